@@ -1,0 +1,39 @@
+# make demo | test | check | bench: each sets up what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench format clean
+
+demo: .venv/run
+	$(BIN)/harness run scenarios/demo.toml
+
+test: check
+	$(BIN)/pytest -q
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy harness
+	$(BIN)/lint-imports
+
+bench: .venv/run
+	$(BIN)/python benchmarks/stamps.py
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "harness needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "no venv module: apt-get install python3-venv" >&2; exit 1; }
+
+.venv/run: .venv/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/dev: .venv/run
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv runs

@@ -1,0 +1,1 @@
+"""Exchanges over HTTP and the stamps of what arrives; knows nothing of models or meanings."""

@@ -1,0 +1,28 @@
+"""Everything the harness raises for a person to read: one sentence, no traceback.
+
+A failed call is not here: it is a value (`values.CallError`), kept as a record.
+"""
+
+
+class HarnessError(Exception):
+    """A run cannot go on; `str()` is the sentence to print. `exit_code` as in the command line contract."""
+
+    exit_code = 2
+
+
+class ScenarioError(HarnessError):
+    """A scenario file is wrong; holds one line per fault, all of them at once."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class UsageError(HarnessError):
+    """The command line asks for something that cannot be done."""
+
+
+class UnreachableError(HarnessError):
+    """A backend cannot be measured at all: it does not answer, or refuses every call."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+"""Timelines to records to numbers to a verdict; pure."""

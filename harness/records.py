@@ -1,0 +1,164 @@
+"""What a run keeps: one line a call, one line a task, one line of events a call.
+
+Times are integer nanoseconds from the start of the run. The keys are a contract with other
+programs: add, never rename or remove.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from harness.values import CallError, StampClock
+
+SCHEMA = 1
+"""Version of the record and summary keys. History: 1 = first (0.1.0)."""
+
+
+class CallOutcome(StrEnum):
+    """How a call ended: `cut` by the run's end or the task's limit, `cancelled` by the workload."""
+
+    OK = "ok"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CUT = "cut"
+
+
+class TaskOutcome(StrEnum):
+    """How a task ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    ABANDONED = "abandoned"
+    CUT = "cut"
+
+
+class Phase(StrEnum):
+    """Phase of the run in which a task started."""
+
+    WARM_UP = "warm-up"
+    MEASURE = "measure"
+    DRAIN = "drain"
+    TAIL = "tail"
+
+
+class TokenSource(StrEnum):
+    """Where output token counts came from, most trusted first."""
+
+    EVENTS = "per_event"
+    USAGE = "usage"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """One line of `calls.jsonl`. All `_ns` are from the start of the run; `_low_ns` are lower bounds."""
+
+    schema: int = SCHEMA
+    call_id: str
+    task_id: str
+    k: int
+    backend: str
+    workload: str
+    phase: Phase
+    turn: int
+    depth: int
+    parent_call_id: str | None
+    dialect: str
+    transport: str
+    connection: str
+    clock: StampClock
+    scheduled_ns: int
+    sent_ns: int
+    headers_ns: int | None
+    first_output_ns: int | None
+    first_answer_ns: int | None
+    last_output_ns: int | None
+    done_ns: int
+    first_output_low_ns: int | None
+    first_answer_low_ns: int | None
+    last_output_low_ns: int | None
+    shared_read_events: int
+    input_tokens: int | None
+    cached_tokens: int | None
+    output_tokens: int | None
+    reasoning_tokens: int | None
+    hidden_tokens: int | None
+    token_source: TokenSource
+    outcome: CallOutcome
+    status: int | None
+    error: CallError | None
+    attempts: list[dict[str, Any]]
+    limit_wait_ns: int
+    tier_asked: str | None
+    tier_served: str | None
+    finish_reason: str | None
+    cancelled_ns: int | None
+    request_id: str | None
+    server_timing: dict[str, Any] | None
+    first_event_tokens: int | None = None
+    streamed_events: int = 0
+    network_ns: int = 0
+    output_asked: int | None = None
+    output_control: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRecord:
+    """One line of `events.jsonl`: a call's output events, joined to its record by `call_id`.
+
+    gaps_us: differences of times rounded to us, first 0; add `first_output_ns` to get arrivals.
+    kinds: [kind, n] runs; tokens: [tokens, n events] runs (null where the stream does not tell).
+    reads: output events per distinct stamp; negative where the last of them is not exact.
+    """
+
+    schema: int = SCHEMA
+    call_id: str
+    gaps_us: list[int]
+    kinds: list[tuple[str, int]]
+    tokens: list[tuple[int | None, int]]
+    reads: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRecord:
+    """One tool execution; `ended_ns` is its planned end, so a late timer is never tool time."""
+
+    name: str
+    started_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """One line of `tasks.jsonl`.
+
+    Task time = ended - scheduled - human. breakdown: part -> share of the task time, summing to 1;
+    breakdown_unknown names the parts nobody told us about. `agent_ns` is the simulated agent
+    program's own planned time.
+    """
+
+    schema: int = SCHEMA
+    task_id: str
+    k: int
+    backend: str
+    workload: str
+    preset: str | None
+    session: int
+    phase: Phase
+    seed: int
+    scheduled_ns: int
+    started_ns: int
+    ended_ns: int
+    human_ns: int
+    outcome: TaskOutcome
+    reason: str | None
+    turns: int
+    calls: int
+    tools: list[ToolRecord]
+    breakdown: dict[str, float]
+    breakdown_unknown: list[str]
+    cost_usd: float | None
+    plan_mismatch: int
+    agent_ns: int = 0

@@ -1,0 +1,204 @@
+"""What a run concludes: estimates, findings, the summary and the verdict.
+
+The keys are a contract with other programs: add, never rename or remove.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+from harness.records import SCHEMA
+
+
+class Reason(StrEnum):
+    """Why an estimate has no value."""
+
+    NOT_REACHED = "not_reached"
+    TOO_FEW = "too_few"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "not_applicable"
+    HIDDEN = "hidden"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its uncertainty: `low` and `high` end its interval, `n` units went into it.
+
+    A null value always has a reason.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    reason: Reason | None = None
+
+    def __post_init__(self) -> None:
+        if (self.value is None) != (self.reason is not None):
+            message = f"an estimate has a value or a reason, never both or neither: {self!r}"
+            raise ValueError(message)
+
+
+class FindingName(StrEnum):
+    """What a reader must know; closed. Advice stands in `measure.findings`."""
+
+    SIMULATED = "simulated"
+    DEMO_LENGTHS = "demo_lengths"
+    UNCERTIFIED = "uncertified"
+    CACHE_SALT_OFF = "cache_salt_off"
+    TOOL_TAIL_CUT = "tool_tail_cut"
+    LOOP_STAMPS = "loop_stamps"
+    SHARED_READS = "shared_reads"
+    PLAN_MISMATCH = "plan_mismatch"
+    NO_USAGE = "no_usage"
+    FAILED_CALLS = "failed_calls"
+    CUT_TASKS = "cut_tasks"
+    UNSENT_TASKS = "unsent_tasks"
+    CLIENT_LIMITED = "client_limited"
+    INTERRUPTED = "interrupted"
+    SHORT_OUTPUT = "short_output"
+    UNKNOWN_COST = "unknown_cost"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding; `detail` is a sentence with the numbers."""
+
+    name: FindingName
+    backend: str | None
+    workload: str | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """Tasks that started in measure, by outcome; `scheduled` is the sum of the rest."""
+
+    scheduled: int
+    dropped: int
+    completed: int
+    failed: int
+    timeout: int
+    abandoned: int
+    cut: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTime:
+    """Quantiles of the completion curve in seconds, and P(done within T) by T in seconds."""
+
+    p50_s: Estimate
+    p90_s: Estimate
+    p95_s: Estimate
+    p99_s: Estimate
+    within: dict[str, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Quantiles of a call metric; the unit is in the key that holds them."""
+
+    p50: Estimate
+    p90: Estimate
+    p95: Estimate
+    p99: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A workload kind's own measure."""
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher"]
+    value: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTotals:
+    """Tokens of the measured tasks; None where a server did not tell. `wasted`: of calls not ok."""
+
+    input: int | None
+    cached: int | None
+    output: int | None
+    reasoning: int | None
+    wasted: int | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TierSummary:
+    """Service tier asked for, and the tiers the server named with the number of calls."""
+
+    asked: str | None
+    served: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSummary:
+    """One workload on one backend."""
+
+    tasks: TaskCounts
+    task_time: TaskTime
+    ttft_s: Quantiles
+    ttfo_s: Quantiles
+    gap_ms: Quantiles
+    tpot_ms: Quantiles
+    decode_tokens_per_s: Estimate
+    headline: Headline
+    tokens: TokenTotals
+    breakdown: dict[str, float]
+    tier: TierSummary
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSummary:
+    """All workloads on one backend."""
+
+    workloads: dict[str, WorkloadSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class MeterSummary:
+    """How good the instrument was in this run. `cpu_share` is of one core."""
+
+    clock: str
+    certified: bool
+    loop_lag_p99_ms: Estimate
+    start_lag_p99_ms: Estimate
+    shared_read_share: Estimate
+    cpu_share: Estimate
+    bound_p99_us: Estimate
+
+
+class Verdict(StrEnum):
+    """What the run says about its objectives; NONE where it has none."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    INVALID = "INVALID"
+    NONE = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`summary.json`."""
+
+    backends: dict[str, BackendSummary]
+    meter: MeterSummary
+    findings: list[Finding]
+    verdict: Verdict
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRecord:
+    """`verdict.json`."""
+
+    verdict: Verdict
+    policy: str
+    reasons: list[str]
+    objectives: list[dict[str, Any]]
+    schema: int = SCHEMA

@@ -1,0 +1,1 @@
+"""Simulated backends: one pure core, served on loopback by the wall clock."""

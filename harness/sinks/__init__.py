@@ -1,0 +1,1 @@
+"""Write what they are given; no sink imports another."""

@@ -1,0 +1,1 @@
+"""Dialects, sans-io: a Request becomes bytes, stamped bytes become an Answer."""
