@@ -3,6 +3,18 @@
 A failed call is not here: it is a value (`values.CallError`), kept as a record.
 """
 
+import asyncio
+
+from harness.values import Timeline
+
+
+class Interrupted(asyncio.CancelledError):
+    """An exchange was cancelled; carries what it had measured until then. `step` keeps it as a record."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        super().__init__()
+        self.timeline = timeline
+
 
 class HarnessError(Exception):
     """A run cannot go on; `str()` is the sentence to print. `exit_code` as in the command line contract."""

@@ -8,7 +8,7 @@ nanoseconds on CLOCK_MONOTONIC. What is kept of them stands in `records`, what i
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Literal, Protocol
 
 
@@ -174,13 +174,16 @@ class Timeline:
     """One exchange in time: transport facts, and the answer once it is decoded.
 
     `network_ns` is what the path itself cost: connect, TLS and one smoothed round trip.
-    `error` is the transport's own failure; the answer may hold another.
+    `error` is the transport's own failure; the answer may hold another. A body that is no event
+    stream (status >= 400, another content type) is kept in `body`, its first 64 KiB.
     """
 
     sent_ns: int
     done_ns: int
     headers_ns: int | None = None
     status: int | None = None
+    content_type: str | None = None
+    body: bytes | None = None
     connection: Literal["new", "reused"] = "new"
     clock: StampClock = StampClock.LOOP
     network_ns: int = 0
@@ -189,8 +192,16 @@ class Timeline:
     answer: Answer = field(default_factory=Answer)
 
 
-OnRead = Callable[[bytes, int], bool]
-"""(bytes of the body, stamp in ns) -> True when the answer is complete and nothing more is awaited."""
+class Progress(IntEnum):
+    """What a piece of the body brought: SILENT nothing yet (or comments), OUTPUT, or the DONE mark."""
+
+    SILENT = 0
+    OUTPUT = 1
+    DONE = 2
+
+
+OnRead = Callable[[bytes, int], Progress]
+"""(bytes of the body, stamp in ns) -> Progress; after DONE nothing more is awaited."""
 
 
 class Exchange(Protocol):
