@@ -1,0 +1,314 @@
+"""A scenario file: TOML text to a frozen `Scenario`, or every fault of it at once.
+
+Kinds of workloads and profiles of simulated backends are handed in, so this file knows none of them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, SerializeAsAny, field_validator
+
+from harness.errors import ScenarioError
+from harness.scenario_checks import cross_checks, workload_name
+from harness.scenario_text import read_text, toml_tables
+from harness.tables import TABLE, Path, Problem, check, dotted, in_order, no_such
+
+_OWN_KEYS = ("kind", "preset", "name", "task_limit_s")  # of a workload; all others are parameters
+_OPTIONS: dict[str | int, str] = {"seed": "--seed", "tasks": "--tasks", "measure_s": "--duration"}
+_LONG_NAME = 20  # characters; one so long that mixes small letters and digits is taken for a key
+_SECRETS = ("sk-", "sk_", "gsk_", "hf_", "aiza", "xai-", "nvapi-", "ghp_", "fw_", "r8_", "pplx-")
+
+Text = Annotated[str, Field(min_length=1)]
+Seconds = Annotated[float, Field(ge=0)]
+SomeSeconds = Annotated[float, Field(gt=0)]
+Usd = Annotated[float, Field(ge=0)]
+
+
+class TimeLimits(BaseModel):
+    """How long one call may take, and each stage of it; `stall_s` is silence after the first output."""
+
+    model_config = TABLE
+
+    connect_s: SomeSeconds = 10
+    first_output_s: SomeSeconds = 120
+    stall_s: SomeSeconds = 60
+    total_s: SomeSeconds = 600
+
+
+class TokenPrice(BaseModel):
+    """USD per 1M tokens; `cached` is for input tokens read from the cache."""
+
+    model_config = TABLE
+
+    input: Usd
+    cached: Usd
+    output: Usd
+
+
+class Backend(BaseModel):
+    """One endpoint under test: simulated by a profile, or at a URL.
+
+    `key_env` is the name of the environment variable that holds the key; the key is never here.
+    `output_control` tells how the planned output length is forced on a real server.
+    """
+
+    model_config = TABLE
+
+    simulate: Text | None = None
+    url: Text | None = None
+    dialect: Literal["openai-chat"] = "openai-chat"
+    model: Text
+    key_env: str | None = None
+    service_tier: Text | None = None
+    transport: Literal["keep-alive", "new-connection"] = "keep-alive"
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    output_control: Literal["max_tokens", "ignore_eos"] = "max_tokens"
+    limits: TimeLimits = TimeLimits()
+    price: TokenPrice | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _http(cls, url: str) -> str:
+        wrong = ValueError("want http:// or https://, a host and a path, such as http://127.0.0.1:8000/v1")
+        try:
+            parts = urlsplit(url)
+            parts.port  # noqa: B018 - looks whether it is a number
+        except ValueError:
+            raise wrong from None
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("want no user, password, query or fragment in it; a key goes into key_env")
+        if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
+            raise wrong
+        return url
+
+    @field_validator("key_env")
+    @classmethod
+    def _a_name(cls, name: str) -> str:
+        long_and_mixed = len(name) >= _LONG_NAME and re.search("[a-z]", name) and re.search("[0-9]", name)
+        is_name = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
+        if not is_name or name.lower().startswith(_SECRETS) or long_and_mixed:
+            raise ValueError(
+                "want the NAME of an environment variable, such as OPENAI_API_KEY; never the key"
+            )
+        return name
+
+
+class WorkloadEntry(BaseModel):
+    """One `[[workloads]]` table; `parameters` is an instance of its kind's model."""
+
+    model_config = TABLE
+
+    kind: Text
+    preset: Text | None = None
+    name: Text
+    task_limit_s: SomeSeconds = 600
+    parameters: SerializeAsAny[BaseModel]
+
+
+class ClosedLoad(BaseModel):
+    """A fixed number of users, each starting its next task when the last is done."""
+
+    model_config = TABLE
+
+    kind: Literal["closed"]
+    users: int = Field(ge=1)
+    ramp_s: Seconds = 0
+    tasks: int | None = Field(None, ge=1)
+    measure_s: SomeSeconds | None = None
+    drain_s: Seconds = 30
+    warm_up_s: Seconds = 0
+    pairing: Literal["parallel", "alternate"] = "parallel"
+
+
+class OpenLoad(BaseModel):
+    """Tasks start on a plan, whatever became of those before; over `in_flight_max` they are dropped."""
+
+    model_config = TABLE
+
+    kind: Literal["open"]
+    arrivals: Literal["constant", "poisson"]
+    tasks_per_s: float = Field(gt=0)
+    tasks: int | None = Field(None, ge=1)
+    measure_s: SomeSeconds | None = None
+    drain_s: Seconds = 30
+    warm_up_s: Seconds = 0
+    in_flight_max: int | None = Field(None, ge=1)
+    pairing: Literal["parallel"] = "parallel"
+
+    @field_validator("pairing", mode="before")
+    @classmethod
+    def _no_turns(cls, pairing: object) -> object:
+        if pairing == "alternate":
+            raise ValueError('"alternate" needs closed load; want "parallel"')
+        return pairing
+
+
+class Compare(BaseModel):
+    """Which backend the others are compared with."""
+
+    model_config = TABLE
+
+    baseline: Text
+
+
+class Scenario(BaseModel):
+    """A whole run as written. Of `tasks` and `measure_s` in `load` exactly one is set."""
+
+    model_config = TABLE
+
+    schema_: Literal[1] = Field(1, alias="schema")
+    name: Text
+    seed: int = Field(1, ge=0, lt=2**32)
+    backends: dict[str, Backend]
+    workloads: tuple[WorkloadEntry, ...] = Field(strict=False)
+    load: Annotated[ClosedLoad | OpenLoad, Field(discriminator="kind")]
+    compare: Compare | None = None
+    spend_limit_usd: float | None = Field(None, gt=0)
+    cache_salt: Literal["on", "off"] = "on"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of workload: the model of its parameters (frozen), and presets of them by name."""
+
+    parameters: type[BaseModel]
+    presets: Mapping[str, Mapping[str, object]]
+
+
+def load_scenario(path: FilePath, *, kinds: Mapping[str, Kind], profiles: Mapping[str, str]) -> Scenario:
+    """Read a scenario file; `profiles` maps the name of a simulated backend to its model's name.
+
+    Raises ScenarioError with one line per fault.
+    """
+    return parse_scenario(read_text(path), source=str(path), kinds=kinds, profiles=profiles)
+
+
+def parse_scenario(
+    text: str, *, source: str, kinds: Mapping[str, Kind], profiles: Mapping[str, str]
+) -> Scenario:
+    """Make a scenario of TOML text; `source` is the file's name in messages.
+
+    Raises ScenarioError with one line per fault, in the order of the file.
+    """
+    raw = toml_tables(text, source=source)
+    entries, problems = _workloads(raw.get("workloads"), kinds)
+    filled = dict(raw)
+    if isinstance(raw.get("workloads"), list):
+        filled["workloads"] = entries
+    if isinstance(raw.get("backends"), dict):
+        filled["backends"] = {name: _with_model(b, profiles) for name, b in raw["backends"].items()}
+    scenario, faults = check(Scenario, filled)
+    problems += [*faults, *cross_checks(raw, profiles=profiles)]
+    if scenario is None or problems:
+        lines = [_line(source, problem) for problem in in_order(problems, raw)]
+        raise ScenarioError(list(dict.fromkeys(lines)))
+    return scenario
+
+
+def with_overrides(
+    scenario: Scenario,
+    *,
+    tasks: int | None = None,
+    measure_s: float | None = None,
+    seed: int | None = None,
+    backends: Sequence[str] = (),
+) -> Scenario:
+    """Apply what the command line says: `--tasks`, `--duration`, `--seed`, `--backend`; None and () keep.
+
+    A run by tasks becomes one by time and the other way round. With fewer backends the comparison
+    stays as long as the baseline and another one do. Raises ScenarioError.
+    """
+    problems = [
+        f"--backend: {no_such('backend', name, scenario.backends)}"
+        for name in backends
+        if name not in scenario.backends
+    ]
+    if tasks is not None and measure_s is not None:
+        problems.append("--tasks and --duration exclude each other; want one of them")
+    load = scenario.load.model_dump()
+    if tasks is not None or measure_s is not None:
+        load |= {"tasks": tasks, "measure_s": measure_s}
+    same = {name: getattr(scenario, name) for name in ("name", "backends", "workloads")}
+    asked, faults = check(Scenario, {**same, "load": load, "seed": scenario.seed if seed is None else seed})
+    problems += [f"{_OPTIONS[fault.path[-1]]}: {fault.text}" for fault in faults]
+    if asked is None or problems:
+        raise ScenarioError(problems)
+    kept = {
+        name: backend
+        for name, backend in scenario.backends.items()
+        if name in (backends or scenario.backends)
+    }
+    compared = scenario.compare and scenario.compare.baseline in kept and len(kept) > 1
+    changed = {"seed": asked.seed, "load": asked.load, "backends": kept}
+    return scenario.model_copy(update={**changed, "compare": scenario.compare if compared else None})
+
+
+def is_loopback(backend: Backend) -> bool:
+    """Tell whether a backend is on this machine, where calls cost nothing."""
+    host = urlsplit(backend.url).hostname if backend.url else "localhost"
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _line(source: str, problem: Problem) -> str:
+    where = [source, dotted(problem.path)] if problem.path else [source]
+    return ": ".join([*where, problem.text])
+
+
+def _with_model(backend: object, profiles: Mapping[str, str]) -> object:
+    """Fill in the profile's model; it is wanted from the user only with a url."""
+    if not isinstance(backend, dict) or ("url" in backend and "simulate" not in backend):
+        return backend
+    profile = backend.get("simulate")
+    return {"model": profiles.get(profile, "?") if isinstance(profile, str) else "?"} | backend
+
+
+def _workloads(tables: object, kinds: Mapping[str, Kind]) -> tuple[list[WorkloadEntry], list[Problem]]:
+    entries, problems = [], []
+    for i, table in enumerate(tables if isinstance(tables, list) else []):
+        at = ("workloads", i)
+        if not isinstance(table, dict):
+            problems.append(Problem(at, "want a table [[workloads]]"))
+            continue
+        parameters, faults = _parameters(table, at, kinds)
+        own = {key: table[key] for key in _OWN_KEYS if key in table}
+        own = {"name": workload_name(table) or "?", "parameters": parameters, **own}
+        entry, more = check(WorkloadEntry, own, at=at)
+        problems += faults + more
+        if entry is not None:
+            entries.append(entry)
+    return entries, problems
+
+
+def _parameters(
+    table: Mapping[str, Any], at: Path, kinds: Mapping[str, Kind]
+) -> tuple[BaseModel, list[Problem]]:
+    """Lay a workload's own keys over its preset, each replacing a parameter whole."""
+    nothing = BaseModel()  # stands in where there is a fault
+    name, preset = table.get("kind"), table.get("preset")
+    if not isinstance(name, str):
+        return nothing, []  # the entry's own check tells it
+    if name not in kinds:
+        return nothing, [Problem((*at, "kind"), no_such("kind", name, kinds))]
+    kind = kinds[name]
+    base = kind.presets.get(preset) if isinstance(preset, str) else None
+    own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
+    parameters, problems = check(kind.parameters, {**(base or {}), **own}, at=at, also=_OWN_KEYS)
+    left_out = [problem.path[-1] for problem in problems if problem.absent]
+    if left_out and kind.presets and base is None:
+        problems = [problem for problem in problems if not problem.absent]
+        if "preset" not in table:
+            text = (
+                f"missing; want one of {', '.join(kind.presets)}, or all of {', '.join(map(str, left_out))}"
+            )
+            problems.append(Problem((*at, "preset"), text, absent=((*at, "preset"),)))
+    if isinstance(preset, str) and base is None:
+        problems.append(Problem((*at, "preset"), no_such("preset", preset, kind.presets)))
+    return parameters or nothing, problems

@@ -1,0 +1,102 @@
+"""What must agree between the tables of a scenario: plain functions over the raw file.
+
+They run beside the models' own checks, so that all faults are told at once; what has the wrong type
+is the models' to tell and is passed over here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.tables import Path, Problem, no_such
+
+Table = Mapping[str, Any]
+
+
+def cross_checks(raw: Table, *, profiles: Mapping[str, str]) -> Iterator[Problem]:
+    """All faults that a single table does not show. `profiles`: name of a simulated backend -> its model."""
+    backends = _table(raw, "backends")
+    if backends is not None:
+        yield from _backends(backends, profiles)
+        yield from _price_under_limit(raw, backends)
+        yield from _baseline(raw, backends)
+    yield from _load(raw)
+    yield from _workload_names(raw)
+
+
+def _table(raw: Table, key: str) -> Table | None:
+    found = raw.get(key)
+    return found if isinstance(found, Mapping) else None
+
+
+def _one_of(table: Table, first: str, second: str, *, at: Path) -> Iterator[Problem]:
+    if first in table and second in table:
+        yield Problem(at, f"{first} and {second} exclude each other; want exactly one of them")
+    if first not in table and second not in table:
+        absent = ((*at, first), (*at, second))
+        yield Problem(at, f"neither {first} nor {second}; want exactly one of them", absent=absent)
+
+
+def _backends(backends: Table, profiles: Mapping[str, str]) -> Iterator[Problem]:
+    if not backends:
+        yield Problem(("backends",), "there is none; want a table [backends.NAME]")
+    for name, backend in backends.items():
+        if not isinstance(backend, Mapping):
+            continue
+        at = ("backends", name)
+        yield from _one_of(backend, "simulate", "url", at=at)
+        profile = backend.get("simulate")
+        if isinstance(profile, str) and profile not in profiles:
+            yield Problem((*at, "simulate"), no_such("profile", profile, profiles))
+        if "simulate" in backend and "output_control" in backend:
+            text = "only with url; a simulated backend gives the planned length"
+            yield Problem((*at, "output_control"), text)
+
+
+def _price_under_limit(raw: Table, backends: Table) -> Iterator[Problem]:
+    if "spend_limit_usd" not in raw:
+        return
+    for name, backend in backends.items():
+        if isinstance(backend, Mapping) and "url" in backend and "price" not in backend:
+            path = ("backends", name, "price")
+            yield Problem(path, "missing; spend_limit_usd cannot hold without a price", absent=(path,))
+
+
+def _baseline(raw: Table, backends: Table) -> Iterator[Problem]:
+    baseline = (_table(raw, "compare") or {}).get("baseline")
+    if not isinstance(baseline, str):
+        return
+    at = ("compare", "baseline")
+    if baseline not in backends:
+        yield Problem(at, no_such("backend", baseline, backends))
+    elif len(backends) == 1:
+        yield Problem(at, f'there is no backend beside "{baseline}"; want one to compare with it')
+
+
+def _load(raw: Table) -> Iterator[Problem]:
+    load = _table(raw, "load")
+    if load is not None:
+        yield from _one_of(load, "tasks", "measure_s", at=("load",))
+
+
+def _workload_names(raw: Table) -> Iterator[Problem]:
+    workloads = raw.get("workloads")
+    if not isinstance(workloads, list):
+        return
+    if not workloads:
+        yield Problem(("workloads",), "there is none; want a table [[workloads]]")
+    first: dict[str, int] = {}
+    for i, entry in enumerate(workloads):
+        name = workload_name(entry) if isinstance(entry, Mapping) else None
+        if name is None:
+            continue
+        if name in first:
+            path = ("workloads", i, "name") if "name" in entry else ("workloads", i)
+            text = f'the name "{name}" is taken by workloads[{first[name]}]; want a name of its own'
+            yield Problem(path, text)
+        first.setdefault(name, i)
+
+
+def workload_name(entry: Table) -> str | None:
+    """Name of a workload: as given, else its preset, else its kind; None if that is no text."""
+    name = entry.get("name", entry.get("preset", entry.get("kind")))
+    return name if isinstance(name, str) else None
