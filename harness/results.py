@@ -43,10 +43,11 @@ class FindingName(StrEnum):
     """What a reader must know; closed. Advice stands in `measure.findings`."""
 
     SIMULATED = "simulated"
-    DEMO_LENGTHS = "demo_lengths"
+    SHORTENED = "shortened"
     UNCERTIFIED = "uncertified"
     CACHE_SALT_OFF = "cache_salt_off"
     TOOL_TAIL_CUT = "tool_tail_cut"
+    WARM_UP = "warm_up"
     LOOP_STAMPS = "loop_stamps"
     SHARED_READS = "shared_reads"
     PLAN_MISMATCH = "plan_mismatch"
@@ -54,10 +55,7 @@ class FindingName(StrEnum):
     FAILED_CALLS = "failed_calls"
     CUT_TASKS = "cut_tasks"
     UNSENT_TASKS = "unsent_tasks"
-    CLIENT_LIMITED = "client_limited"
     INTERRUPTED = "interrupted"
-    SHORT_OUTPUT = "short_output"
-    UNKNOWN_COST = "unknown_cost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""The words of the command line; what they do is elsewhere."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from harness.errors import HarnessError
+
+app = typer.Typer(
+    help="Measure whole agent tasks on fast and standard inference backends.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.command(epilog="Example: harness run scenarios/demo.toml --tasks 20 --out runs/first")
+def run(
+    scenario: Annotated[Path, typer.Argument(help="The scenario, a TOML file.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results [default: runs/<UTC time>-<scenario>].")
+    ] = None,
+    duration: Annotated[float | None, typer.Option(metavar="S", help="Measure for S seconds.")] = None,
+    tasks: Annotated[int | None, typer.Option(metavar="N", help="Measure N tasks a backend.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Another seed: other tasks.")] = None,
+    backend: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this backend; may be given again.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Start although calls cost money.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; only the answer.")] = False,
+) -> None:
+    """Run a scenario: every task on every backend, records and answer into a folder."""
+    from harness.preparation import Options, prepare
+
+    options = Options(
+        scenario=scenario,
+        out=out,
+        measure_s=duration,
+        tasks=tasks,
+        seed=seed,
+        backends=backend or [],
+        yes=yes,
+        quiet=quiet,
+    )
+    prepared = prepare(options)
+    try:
+        from harness.run import run as run_prepared  # heavy: imported while the simulators start
+
+        raise typer.Exit(run_prepared(prepared))
+    finally:
+        if prepared.simulators is not None:
+            prepared.simulators.stop()
+
+
+@app.command(epilog="Example: harness simulate --profile gpt-5.6-sol-ultrafast --port 8000")
+def simulate(
+    *,
+    profile: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Serve this profile.")] = None,
+    port: Annotated[int, typer.Option(metavar="N", help="First port; 0 takes free ones.")] = 8000,
+    log: Annotated[Path | None, typer.Option(metavar="FILE", help="Log true send times here.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the profiles and end.")] = False,
+) -> None:
+    """Serve simulated backends on loopback, one port a profile, until Ctrl-C."""
+    from harness.simulator.profiles import profiles
+
+    if list_ or not profile:
+        for name, one in profiles().items():
+            typer.echo(f"{name:32} {one.route:12} {one.source}")
+        return
+    from harness.simulator.server import serve
+
+    raise typer.Exit(serve(profile, port=port, log=log))
+
+
+@app.command(epilog="Example: harness decode recording.json --dialect openai-chat")
+def decode(
+    file: Annotated[Path, typer.Argument(help="Recorded streams: cases or a recording (JSON).")],
+    *,
+    dialect: Annotated[str | None, typer.Option(metavar="D", help="Read it as this dialect.")] = None,
+) -> None:
+    """Decode recorded streams and print their facts, a JSON line each."""
+    from harness.decode import decode_file
+
+    for facts in decode_file(file, dialect=dialect):
+        sys.stdout.buffer.write(orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def main() -> None:
+    """Run the command line; a fault that a person can mend is one sentence on standard error."""
+    try:
+        app()
+    except HarnessError as problem:
+        typer.echo(str(problem), err=True)
+        sys.exit(problem.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+"""Starts tasks on plan, pairs backends, caps, drains. Every asyncio task belongs to a TaskGroup.
+
+A lane is one backend with its own dealer of sessions; lanes know nothing of each other, so task k
+is the same on each and starts there when that lane's users are ready for it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.arrivals import offsets_ns, ramp_offsets_ns, stream_seed
+from harness.clock import Clock
+from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TaskOutcome, TaskRecord
+from harness.scenario import ClosedLoad, OpenLoad
+from harness.values import ErrorKind
+from harness.workloads import Planner, Workload
+from harness.workloads.step import History, LiveBackend, Session, Step, TaskSetting
+
+LOST_AFTER = 10
+"""So many hopeless calls in a row mean that a backend is gone; the run then drains."""
+
+AFTER_FAILURE_S = 1.0
+"""A closed-loop user's pause after a failed task, so that a refusing backend is not hammered."""
+
+HOPELESS = {
+    ErrorKind.CONNECT,
+    ErrorKind.TLS,
+    ErrorKind.CONNECT_TIMEOUT,
+    ErrorKind.HTTP_ERROR,
+    ErrorKind.NOT_STREAMED,
+    ErrorKind.NOT_SSE,
+    ErrorKind.NOT_A_MODEL_CALL,
+}
+"""Failures that repeating does not mend; 429 and 5xx are HTTP errors that may pass, so they reset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the engine runs: one workload with its planners, and how much of it."""
+
+    name: str
+    preset: str | None
+    workload: Workload
+    parameters: Any
+    planner: Planner
+    warm_up_planner: Planner
+    task_limit_s: float
+    load: ClosedLoad | OpenLoad
+    seed: int
+    run_id: str
+    salted: bool
+
+
+@dataclass(slots=True)
+class Dealer:
+    """Deals sessions in order, up to a number of tasks; the same row of sessions on every backend."""
+
+    planner: Planner
+    tasks: int | None = None
+    next_session: int = 0
+    dealt: int = 0
+
+    def draw(self) -> Session | None:
+        """Give the next session, cut to the tasks that are left; None when all are dealt."""
+        session = self.planner.session(self.next_session)
+        if self.tasks is not None and session.first_k >= self.tasks:
+            return None
+        self.next_session += 1
+        if self.tasks is not None:
+            length = min(session.length, self.tasks - session.first_k)
+            session = Session(session.index, session.first_k, length)
+        self.dealt = session.first_k + session.length
+        return session
+
+
+@dataclass(slots=True)
+class Lane:
+    """One backend's side of the run."""
+
+    backend: LiveBackend
+    dealer: Dealer
+    warm_up: Dealer
+    in_flight: int = 0
+    dropped: int = 0
+    tail_from_ns: int | None = None
+    lost: str | None = None
+    failures: int = 0
+    failed_tasks: int = 0
+
+
+@dataclass(slots=True)
+class Kept:
+    """Where records go as they end."""
+
+    call: Callable[[CallRecord, EventsRecord], None]
+    task: Callable[[TaskRecord], None]
+
+
+class Engine:
+    """One run of one job on its backends. `run` returns when all is drained and recorded."""
+
+    def __init__(self, job: Job, backends: Sequence[LiveBackend], *, clock: Clock, kept: Kept) -> None:
+        self.job = job
+        self.lanes = [
+            Lane(backend, Dealer(job.planner, job.load.tasks), Dealer(job.warm_up_planner))
+            for backend in backends
+        ]
+        self.origin_ns = clock.now_ns()
+        self.phases = {"warm-up": 0} if job.load.warm_up_s else {}
+        self._clock = clock
+        self._kept = kept
+        self.interrupted = False
+        self._stopping = asyncio.Event()
+        self._aborting = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._measure_ns = self.origin_ns + round(job.load.warm_up_s * 1e9)
+        self.phases["measure"] = self._measure_ns - self.origin_ns
+        self._end_ns = (
+            None if job.load.measure_s is None else self._measure_ns + round(job.load.measure_s * 1e9)
+        )
+
+    def stop(self) -> None:
+        """Start nothing more and drain; a second call cuts what is still open."""
+        self.interrupted = True
+        (self._aborting if self._stopping.is_set() else self._stopping).set()
+
+    async def run(self) -> None:
+        """Run all phases."""
+        async with asyncio.TaskGroup() as group:
+            crowd = group.create_task(self._crowd())
+            asked = group.create_task(self._stopping.wait())
+            waited: set[asyncio.Task[Any]] = {crowd, asked}
+            if self._end_ns is not None:
+                waited.add(group.create_task(self._clock.sleep_until(self._end_ns)))
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if not crowd.done():
+                await self._drain(group, crowd)
+            self._mark("end")
+            for task in waited:
+                task.cancel()
+
+    def phase(self) -> Phase:
+        """Tell the phase of the run now."""
+        now = self._clock.now_ns()
+        if now < self._measure_ns:
+            return Phase.WARM_UP
+        if self._stopping.is_set() or (self._end_ns is not None and now >= self._end_ns):
+            return Phase.DRAIN
+        return Phase.MEASURE
+
+    # --- who runs ------------------------------------------------------------------------------
+
+    async def _drain(self, group: asyncio.TaskGroup, crowd: asyncio.Task[None]) -> None:
+        """Let open tasks end for `drain_s` at most; cut the rest."""
+        self._mark("drain")
+        limit_ns = self._clock.now_ns() + round(self.job.load.drain_s * 1e9)
+        self._check_quiet()
+        waited: set[asyncio.Task[Any]] = {
+            crowd,
+            group.create_task(self._quiet.wait()),
+            group.create_task(self._aborting.wait()),
+            group.create_task(self._clock.sleep_until(limit_ns)),
+        }
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        for task in waited:
+            task.cancel()
+        await asyncio.wait({crowd})
+
+    async def _crowd(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for run in self._runners():
+                group.create_task(run)
+
+    def _runners(self) -> Iterable[Awaitable[None]]:
+        load = self.job.load
+        if isinstance(load, OpenLoad):
+            return [self._arrivals(lane, load) for lane in self.lanes]
+        offsets = ramp_offsets_ns(load.users, load.ramp_s)
+        groups = [self.lanes] if load.pairing == "alternate" else [[lane] for lane in self.lanes]
+        return [self._user(lanes, offset) for lanes in groups for offset in offsets]
+
+    async def _user(self, lanes: list[Lane], offset_ns: int) -> None:
+        """Be one closed-loop user: on one backend, or by turns on all (`alternate`)."""
+        await self._clock.sleep_until(self.origin_ns + offset_ns)
+        while self._open(lanes) and self._clock.now_ns() < self._measure_ns:
+            await self._session(lanes, [lane.warm_up.draw() for lane in lanes], warm=True)
+        while self._open(lanes):
+            sessions = [lane.dealer.draw() for lane in lanes]
+            if sessions[0] is None:
+                for lane in lanes:
+                    lane.tail_from_ns = lane.tail_from_ns or self._clock.now_ns()
+                return
+            await self._session(lanes, sessions, warm=False)
+
+    async def _arrivals(self, lane: Lane, load: OpenLoad) -> None:
+        """Start sessions at absolute times; what is not started by the end of measure is dropped."""
+        warm_up = load.model_copy(update={"tasks": None, "measure_s": load.warm_up_s})
+        async with asyncio.TaskGroup() as group:
+            if load.warm_up_s:
+                for due_ns in self._due_ns(warm_up, "warm-up", self.origin_ns):
+                    await self._clock.sleep_until(due_ns)
+                    group.create_task(self._session([lane], [lane.warm_up.draw()], warm=True, due_ns=due_ns))
+            for due_ns in self._due_ns(load, "measure", self._measure_ns):
+                await self._clock.sleep_until(due_ns)
+                session = lane.dealer.draw()
+                if session is None:
+                    return
+                if not self._open([lane]) or lane.in_flight >= (load.in_flight_max or np.inf):
+                    lane.dropped += session.length
+                    continue
+                group.create_task(self._session([lane], [session], warm=False, due_ns=due_ns))
+
+    def _due_ns(self, load: OpenLoad, row: str, start_ns: int) -> list[int]:
+        """Lay the plan's offsets on the clock: the same on every backend, from the seed."""
+        dice = np.random.default_rng(stream_seed(self.job.seed, f"{self.job.name}/arrivals/{row}"))
+        return (offsets_ns(load, dice) + start_ns).tolist()
+
+    # --- sessions and tasks --------------------------------------------------------------------
+
+    async def _session(
+        self, lanes: list[Lane], sessions: Sequence[Session | None], *, warm: bool, due_ns: int | None = None
+    ) -> None:
+        """Run a session's tasks one after the other; think time lies between, outside task time."""
+        session = sessions[0]
+        if session is None:
+            return
+        planner = self.job.warm_up_planner if warm else self.job.planner
+        histories: dict[str, History] = {}
+        failures = sum(lane.failed_tasks for lane in lanes)
+        due_ns = self._clock.now_ns() if due_ns is None else due_ns
+        for k in range(session.first_k, session.first_k + session.length):
+            plan = planner.task(k)
+            for lane in self._order(lanes, k):
+                history = histories.get(lane.backend.name, ())
+                setting = self._setting(lane, k, session, warm=warm, due_ns=due_ns)
+                histories[lane.backend.name] = await self._task(lane, setting, plan, history, warm=warm)
+                due_ns = self._clock.now_ns()
+            due_ns += round(plan.think_s * 1e9)
+            if sum(lane.failed_tasks for lane in lanes) > failures:
+                await self._clock.sleep_until(self._clock.now_ns() + round(AFTER_FAILURE_S * 1e9))
+                return
+            last = k == session.first_k + session.length - 1
+            if last or not self._open(lanes) or (self._end_ns is not None and due_ns >= self._end_ns):
+                return
+            if warm and due_ns >= self._measure_ns:
+                return
+            await self._clock.sleep_until(due_ns)
+            if not self._open(lanes):
+                return
+
+    async def _task(
+        self,
+        lane: Lane,
+        setting: TaskSetting,
+        plan: Any,
+        history: History,
+        *,
+        warm: bool,  # noqa: ANN401
+    ) -> History:
+        """Run one task to its end, its limit or the cut, and record it whatever happens."""
+        step = Step(setting, lane.backend, clock=self._clock, recorder=Watch(self, lane))
+        lane.in_flight += 1
+        outcome, reason = TaskOutcome.CUT, "the run ended"
+        try:
+            async with asyncio.timeout(self.job.task_limit_s):
+                history = await self.job.workload.run(step, plan, history, self.job.parameters)
+            outcome, reason = TaskOutcome.COMPLETED, None
+        except TimeoutError:
+            outcome, reason = TaskOutcome.TIMEOUT, f"not done after {self.job.task_limit_s:g} s"
+        finally:
+            lane.in_flight -= 1
+            record = step.finish(outcome, phase=self._task_phase(lane, warm=warm), reason=reason)
+            lane.failed_tasks += record.outcome is TaskOutcome.FAILED
+            self._kept.task(record)
+            self._check_quiet()
+        return history
+
+    def _setting(self, lane: Lane, k: int, session: Session, *, warm: bool, due_ns: int) -> TaskSetting:
+        job = self.job
+        return TaskSetting(
+            task_id=f"{lane.backend.name}/{job.name}/{'w' if warm else ''}{k}",
+            k=k,
+            session=session.index,
+            workload=job.name,
+            preset=job.preset,
+            seed=job.seed,
+            scheduled_ns=due_ns,
+            origin_ns=self.origin_ns,
+            salt=job.run_id if job.salted else None,
+        )
+
+    def _order(self, lanes: list[Lane], k: int) -> list[Lane]:
+        """Who goes first in task k when one user does all backends: by the seed, not by habit."""
+        if len(lanes) == 1:
+            return lanes
+        dice = np.random.default_rng(stream_seed(self.job.seed, f"{self.job.name}/order", k))
+        return [lanes[i] for i in dice.permutation(len(lanes))]
+
+    def _task_phase(self, lane: Lane, *, warm: bool) -> Phase:
+        if warm:
+            return Phase.WARM_UP
+        return Phase.MEASURE if lane.tail_from_ns is None else Phase.TAIL
+
+    def _open(self, lanes: list[Lane]) -> bool:
+        """Whether these lanes may start another task."""
+        if self._stopping.is_set() or any(lane.lost for lane in lanes):
+            return False
+        return self._end_ns is None or self._clock.now_ns() < self._end_ns
+
+    def _check_quiet(self) -> None:
+        if not any(lane.in_flight for lane in self.lanes):
+            self._quiet.set()
+        else:
+            self._quiet.clear()
+
+    def _mark(self, name: str) -> None:
+        self.phases.setdefault(name, self._clock.now_ns() - self.origin_ns)
+
+    def watch_call(self, lane: Lane, call: CallRecord, events: EventsRecord) -> None:
+        """Keep a call; a backend whose calls fail hopelessly one after the other is given up."""
+        self._kept.call(call, events)
+        if call.outcome is CallOutcome.CUT:
+            return
+        passing = call.status == 429 or (call.status or 0) >= 500
+        if call.error is None or call.error.kind not in HOPELESS or passing:
+            lane.failures = 0
+            return
+        lane.failures += 1
+        if lane.failures >= LOST_AFTER and lane.lost is None:
+            lane.lost = f"{LOST_AFTER} calls in a row failed, the last: {call.error.message}"
+            self._stopping.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A task's way to the engine: which phase it is, and where calls go."""
+
+    engine: Engine
+    lane: Lane
+
+    def phase(self) -> Phase:
+        """Tell the phase of the run now."""
+        return self.engine.phase()
+
+    def call(self, call: CallRecord, events: EventsRecord) -> None:
+        """Keep a call that has ended."""
+        self.engine.watch_call(self.lane, call, events)

@@ -1,0 +1,37 @@
+"""Facts about this machine and this program, kept with every run."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("harness", "aiohttp", "numpy", "orjson", "pydantic", "asyncio-throttle", "locust")
+
+
+def facts() -> dict[str, Any]:
+    """Describe processor, kernel, Python, packages and the load at this moment."""
+    return {
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load_average": list(os.getloadavg()),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

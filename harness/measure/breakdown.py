@@ -1,0 +1,88 @@
+"""Where a task's time went: its critical path, cut into named parts that add up to 100 %.
+
+The path is walked backwards from the task's end: the piece that ended last before the point
+reached is on it, time before that piece's end that no piece covers is the harness's own. Of
+parallel pieces only the last one to end counts; that is what the task waited for.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from harness.measure.metrics.call import tpot_ns
+from harness.records import CallRecord
+
+PARTS = ("decode", "reasoning", "ttft", "network", "tool", "agent", "limit", "retry", "client")
+UNKNOWN = ["queue"]
+"""Waiting inside the server stays in `ttft` where the server does not tell it."""
+
+HUMAN = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An interval of a task: when, and the parts it is made of in the order they passed (ns each).
+
+    The lengths may not exceed the interval; what they leave belongs to the last part.
+    """
+
+    started_ns: int
+    ended_ns: int
+    parts: tuple[tuple[str, int], ...] = field(default=())
+
+
+def waiting(part: str, started_ns: int, ended_ns: int) -> Piece:
+    """Make a piece that is one part from end to end: a tool, the agent program, a human."""
+    return Piece(started_ns, ended_ns, ((part, ended_ns - started_ns),))
+
+
+def call_piece(call: CallRecord) -> Piece:
+    """Cut a call: network, hidden reasoning (estimated), the rest of TTFT, then decode to its end.
+
+    Hidden reasoning = hidden tokens x the call's TPOT, never more than what TTFT leaves of it.
+    The stream's end after the last output (usage, end mark) is counted as decode. A call without
+    output is all `ttft`.
+    """
+    first = call.first_output_ns if call.first_output_ns is not None else call.done_ns
+    ttft = max(0, first - call.sent_ns)
+    network = min(call.network_ns, ttft)
+    tpot = tpot_ns(call)
+    estimate = int((call.hidden_tokens or 0) * tpot) if tpot is not None else 0
+    reasoning = min(estimate, ttft - network)
+    rest = max(0, call.done_ns - first)
+    parts = (
+        ("network", network),
+        ("ttft", ttft - network - reasoning),
+        ("reasoning", reasoning),
+        ("decode", rest),
+    )
+    return Piece(call.sent_ns, max(call.done_ns, first), parts)
+
+
+def breakdown(pieces: Iterable[Piece], *, scheduled_ns: int, ended_ns: int) -> dict[str, float]:
+    """Give each part's share of the task time (human time taken out); the shares sum to 1."""
+    spent = dict.fromkeys((*PARTS, HUMAN), 0)
+    cursor = ended_ns
+    for piece in sorted(pieces, key=lambda one: (one.ended_ns, one.started_ns), reverse=True):
+        end = min(piece.ended_ns, cursor)
+        start = max(piece.started_ns, scheduled_ns)
+        if end <= start:
+            continue
+        spent["client"] += cursor - end
+        _spend(spent, piece, start, end)
+        cursor = start
+    spent["client"] += max(0, cursor - scheduled_ns)
+    del spent[HUMAN]
+    total = sum(spent.values())
+    if not total:
+        return {part: float(part == "client") for part in PARTS}
+    return {part: spent[part] / total for part in PARTS}
+
+
+def _spend(spent: dict[str, int], piece: Piece, start: int, end: int) -> None:
+    """Add the parts of `piece` that lie between start and end."""
+    at = piece.started_ns
+    for part, length in piece.parts:
+        spent[part] += max(0, min(at + length, end) - max(at, start))
+        at += length
+    if piece.parts and at < end:
+        spent[piece.parts[-1][0]] += end - max(at, start)

@@ -1,0 +1,62 @@
+"""What a reader must know of a run, and what to do about it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from harness.records import CallOutcome, CallRecord, StampClock, TaskOutcome, TaskRecord, TokenSource
+from harness.results import Finding, FindingName
+
+ADVICE: Mapping[FindingName, str] = {
+    FindingName.SIMULATED: "measure the real backends with `url` before you buy",
+    FindingName.SHORTENED: "take the preset `coding` for real sizes",
+    FindingName.UNCERTIFIED: "nothing has proved this machine's stamps yet",
+    FindingName.CACHE_SALT_OFF: "earlier runs and other backends may have warmed the caches",
+    FindingName.TOOL_TAIL_CUT: "raise `tool_s_max` to see what slow tools do to the speed-up",
+    FindingName.LOOP_STAMPS: "take Linux, or read TTFT and gaps as upper bounds",
+    FindingName.SHARED_READS: "several events came in one read: single gaps are bounds, not measurements",
+    FindingName.PLAN_MISMATCH: "the model did not call tools as planned: compare token counts first",
+    FindingName.NO_USAGE: "ask the server for usage; without it TPOT and cost are unknown",
+    FindingName.FAILED_CALLS: "see `error` in calls.jsonl",
+    FindingName.CUT_TASKS: "they are censored, not lost; a longer `drain_s` lets them end",
+    FindingName.UNSENT_TASKS: "the asked rate was not reached",
+    FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
+}
+
+SHARED_READS_LIMIT = 0.1
+"""Share of events in shared reads from which single gaps are no longer told without a word."""
+
+
+def call_findings(backend: str, workload: str, calls: Sequence[CallRecord]) -> Iterable[Finding]:
+    """Find what the calls of one workload on one backend show."""
+
+    def found(name: FindingName, detail: str) -> Finding:
+        return Finding(name, backend, workload, detail)
+
+    failed = Counter(str(call.error.kind) for call in calls if call.error is not None)
+    if failed:
+        kinds = ", ".join(f"{kind} {n}" for kind, n in failed.most_common())
+        yield found(FindingName.FAILED_CALLS, f"{failed.total()} of {len(calls)} calls failed: {kinds}")
+    loop = sum(call.clock is StampClock.LOOP for call in calls if call.streamed_events)
+    if loop:
+        yield found(FindingName.LOOP_STAMPS, f"{loop} of {len(calls)} calls have no kernel stamps throughout")
+    events = sum(call.streamed_events for call in calls)
+    shared = sum(call.shared_read_events for call in calls)
+    if events and shared / events > SHARED_READS_LIMIT:
+        detail = f"{shared / events:.0%} of output events share their read with another"
+        yield found(FindingName.SHARED_READS, detail)
+    ok = [call for call in calls if call.outcome is CallOutcome.OK]
+    silent = sum(call.token_source is TokenSource.UNKNOWN for call in ok)
+    if silent:
+        yield found(FindingName.NO_USAGE, f"{silent} of {len(ok)} calls came without token counts")
+
+
+def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> Iterable[Finding]:
+    """Find what the tasks of one workload on one backend show."""
+    cut = sum(task.outcome is TaskOutcome.CUT for task in tasks)
+    if cut:
+        detail = f"{cut} of {len(tasks)} tasks were cut by the end of the run"
+        yield Finding(FindingName.CUT_TASKS, backend, workload, detail)
+    mismatch = sum(task.plan_mismatch for task in tasks)
+    if mismatch:
+        detail = f"{mismatch} planned tool results met no call, or calls no plan"
+        yield Finding(FindingName.PLAN_MISMATCH, backend, workload, detail)

@@ -1,0 +1,148 @@
+"""A call's Timeline becomes what is kept of it: one CallRecord and one EventsRecord."""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.measure.metrics.call import hidden_tokens
+from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TokenSource
+from harness.values import Answer, CallError, ErrorKind, EventKind, Timeline
+
+KINDS = tuple(EventKind)
+REASONING = KINDS.index(EventKind.REASONING)
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """What the step knows of a call beside its Timeline. Times are monotonic ns."""
+
+    call_id: str
+    task_id: str
+    k: int
+    backend: str
+    workload: str
+    phase: Phase
+    turn: int
+    dialect: str
+    transport: str
+    scheduled_ns: int
+    tier_asked: str | None
+    output_asked: int
+    output_control: str
+    origin_ns: int
+
+
+def call_error(timeline: Timeline) -> CallError | None:
+    """Name the one failure of a call: what the server said goes before how the transport ended."""
+    said = timeline.answer.error
+    if said is not None and said.kind in (ErrorKind.STREAM_ERROR, ErrorKind.TOO_LARGE):
+        return said
+    return timeline.error or said
+
+
+def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[CallRecord, EventsRecord]:
+    """Make both records; all times move to the run's axis (`facts.origin_ns` becomes 0).
+
+    A call that was `cut` has no error of its own: it did not end.
+    """
+    error = None if cut else call_error(timeline)
+    answer, origin = timeline.answer, facts.origin_ns
+    high = np.frombuffer(answer.high_ns, dtype=np.int64) - origin
+    low = np.maximum(np.frombuffer(answer.low_ns, dtype=np.int64), timeline.sent_ns) - origin
+    answers = [i for i, kind in enumerate(answer.kinds) if kind != REASONING][:1]
+    sizes = read_sizes(high, low)
+    usage = answer.usage
+    call = CallRecord(
+        call_id=facts.call_id,
+        task_id=facts.task_id,
+        k=facts.k,
+        backend=facts.backend,
+        workload=facts.workload,
+        phase=facts.phase,
+        turn=facts.turn,
+        depth=0,
+        parent_call_id=None,
+        dialect=facts.dialect,
+        transport=facts.transport,
+        connection=timeline.connection,
+        clock=timeline.clock,
+        scheduled_ns=facts.scheduled_ns - origin,
+        sent_ns=timeline.sent_ns - origin,
+        headers_ns=None if timeline.headers_ns is None else timeline.headers_ns - origin,
+        first_output_ns=_at(high, [0]),
+        first_answer_ns=_at(high, answers),
+        last_output_ns=_at(high, [-1]),
+        done_ns=timeline.done_ns - origin,
+        first_output_low_ns=_at(low, [0]),
+        first_answer_low_ns=_at(low, answers),
+        last_output_low_ns=_at(low, [-1]),
+        shared_read_events=sum(abs(size) for size in sizes if abs(size) > 1),
+        input_tokens=usage.input_tokens if usage else None,
+        cached_tokens=usage.cached_tokens if usage else None,
+        output_tokens=usage.output_tokens if usage else None,
+        reasoning_tokens=usage.reasoning_tokens if usage else None,
+        hidden_tokens=hidden_tokens(answer),
+        token_source=token_source(answer),
+        outcome=_outcome(error, cut=cut),
+        status=timeline.status,
+        error=error,
+        attempts=[],
+        limit_wait_ns=0,
+        tier_asked=facts.tier_asked,
+        tier_served=answer.tier_served,
+        finish_reason=answer.finish_reason,
+        cancelled_ns=None,
+        request_id=answer.request_id or timeline.request_id,
+        server_timing=None,
+        first_event_tokens=answer.tokens[0] if answer.tokens and answer.tokens[0] >= 0 else None,
+        streamed_events=len(answer.high_ns),
+        network_ns=timeline.network_ns,
+        output_asked=facts.output_asked,
+        output_control=facts.output_control,
+        warnings=answer.warnings,
+    )
+    return call, _events(facts.call_id, answer, high, sizes)
+
+
+def token_source(answer: Answer) -> TokenSource:
+    """Name where the output count comes from, in the order of trust of research on usage reports."""
+    if answer.tokens and min(answer.tokens) >= 0:
+        return TokenSource.EVENTS
+    if answer.usage is not None and answer.usage.output_tokens is not None:
+        return TokenSource.USAGE
+    return TokenSource.UNKNOWN
+
+
+def read_sizes(high: Times, low: Times) -> list[int]:
+    """Count output events per read (distinct stamp); negative where the last one is not exact."""
+    if not len(high):
+        return []
+    ends = np.flatnonzero(np.diff(high, append=high[-1] + 1))
+    counts = np.diff(ends, prepend=-1)
+    return np.where(low[ends] == high[ends], counts, -counts).tolist()
+
+
+def _events(call_id: str, answer: Answer, high: Times, sizes: list[int]) -> EventsRecord:
+    rounded = (high + 500) // 1000
+    tokens = [None if count < 0 else count for count in answer.tokens]
+    return EventsRecord(
+        call_id=call_id,
+        gaps_us=np.diff(rounded, prepend=rounded[:1]).tolist(),
+        kinds=[(str(KINDS[kind]), len(list(run))) for kind, run in groupby(answer.kinds)],
+        tokens=[(count, len(list(run))) for count, run in groupby(tokens)],
+        reads=sizes,
+    )
+
+
+def _outcome(error: CallError | None, *, cut: bool) -> CallOutcome:
+    if cut:
+        return CallOutcome.CUT
+    return CallOutcome.OK if error is None else CallOutcome.FAILED
+
+
+def _at(times: Times, index: list[int]) -> int | None:
+    return int(times[index[0]]) if len(times) and index else None

@@ -1,0 +1,120 @@
+"""Before a run: read the scenario, find the keys, say what it will cost, start the simulators.
+
+Light on imports, so that the simulators start as early as can be; `run` is imported after that.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.scenario import Backend, Kind, Scenario, is_loopback, load_scenario, with_overrides
+from harness.simulator.process import SimulatorProcess
+from harness.simulator.profiles import profiles
+from harness.workloads import WORKLOADS, presets
+
+SIMULATOR_LOG = "HARNESS_SIMULATOR_LOG"
+"""Environment variable: a file for the simulators' log of true send times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line of `harness run` says."""
+
+    scenario: Path
+    out: Path | None = None
+    measure_s: float | None = None
+    tasks: int | None = None
+    seed: int | None = None
+    backends: list[str] = field(default_factory=list)
+    yes: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that may start. `keys`: backend -> its key; never shown, never written."""
+
+    options: Options
+    scenario: Scenario
+    keys: Mapping[str, str] = field(repr=False)
+    simulators: SimulatorProcess | None
+
+
+def prepare(options: Options) -> Prepared:
+    """Read and check everything that can be checked without a call; raises HarnessError."""
+    scenario = read_scenario(options)
+    keys = read_keys(scenario)
+    for line in money_guard(scenario, yes=options.yes):
+        print(line)  # noqa: T201 - the estimate stands before anything else
+    wanted = [b.simulate for b in scenario.backends.values() if b.simulate is not None]
+    if not wanted:
+        return Prepared(options, scenario, keys, None)
+    log = os.environ.get(SIMULATOR_LOG)
+    started = SimulatorProcess.start(wanted, log=Path(log) if log else None, seed=scenario.seed)
+    return Prepared(options, scenario, keys, started)
+
+
+def read_scenario(options: Options) -> Scenario:
+    """Read the scenario with the command line's overrides; ScenarioError tells all faults at once."""
+    kinds = {name: Kind(kind.parameters, presets(name)) for name, kind in WORKLOADS.items()}
+    models = {name: profile.model for name, profile in profiles().items()}
+    scenario = load_scenario(options.scenario, kinds=kinds, profiles=models)
+    return with_overrides(
+        scenario,
+        tasks=options.tasks,
+        measure_s=options.measure_s,
+        seed=options.seed,
+        backends=options.backends,
+    )
+
+
+def read_keys(scenario: Scenario) -> dict[str, str]:
+    """Take each backend's key from the environment variable that the scenario names."""
+    keys = {}
+    for name, backend in scenario.backends.items():
+        if backend.key_env is None:
+            continue
+        key = os.environ.get(backend.key_env, "").strip()
+        if not key:
+            raise UsageError(
+                f"backends.{name}.key_env: the environment variable {backend.key_env} is not set"
+            )
+        keys[name] = key
+    return keys
+
+
+def money_guard(scenario: Scenario, *, yes: bool) -> list[str]:
+    """Say what calls to backends that are not on this machine will cost; refuse to start unasked.
+
+    A spend limit is consent only where the price is known: without one only `--yes` starts the run.
+    """
+    paid = {name: b for name, b in scenario.backends.items() if not is_loopback(b)}
+    if not paid:
+        return []
+    lines = [_estimate(name, backend, scenario) for name, backend in paid.items()]
+    unpriced = [name for name, backend in paid.items() if backend.price is None]
+    if yes or (scenario.spend_limit_usd is not None and not unpriced):
+        return lines
+    ask = f"give --yes to start it{'' if unpriced else ', or set spend_limit_usd'}"
+    why = f"the price of {', '.join(unpriced)} is not known" if unpriced else "this costs money"
+    raise UsageError("\n".join([*lines, f"{why}: {ask}"]))
+
+
+def _estimate(name: str, backend: Backend, scenario: Scenario) -> str:
+    """One backend's calls, tokens and USD by the plan; of a run by time, per hundred tasks."""
+    load = scenario.load
+    entry = scenario.workloads[0]
+    kind = WORKLOADS[entry.kind]
+    planner = kind.planner(entry.parameters, seed=scenario.seed, name=entry.name)
+    tasks = load.tasks or _tasks_by_time(load)
+    calls, input_tokens, output_tokens = kind.estimate(planner, range(tasks or 100))
+    usd = "USD unknown"
+    if backend.price is not None:
+        usd = f"about USD {tokens_usd(backend.price, input_tokens=input_tokens, cached_tokens=0, output_tokens=output_tokens):,.2f} if nothing is cached"
+    of = f"{tasks} tasks" if tasks else "each 100 tasks (the run goes by time)"
+    return (
+        f"{name} is not on this machine; {of} make {calls:,} calls with {input_tokens:,} input"
+        f" and {output_tokens:,} output tokens: {usd}"
+    )
