@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import orjson
+from orjson import loads
 
 from harness.values import (
     Answer,
@@ -32,6 +33,7 @@ from harness.wire.sse import MAX_EVENT_BYTES, FrameReader
 from harness.wire.words import BlockTexts
 
 STREAM_TYPES = ("text/event-stream",)
+_SILENT, _OUTPUT, _DONE = Progress  # looking a member up costs more than reading an event
 _texts = BlockTexts()
 
 
@@ -147,58 +149,81 @@ class Decoder:
 
     def feed(self, data: bytes, stamp_ns: int) -> Progress:
         """Take a piece of the body that arrived at `stamp_ns`; nothing is read behind the end mark."""
-        if self._over or not data:
-            return Progress.DONE if self._over else Progress.SILENT
+        over = self._over
+        if over or not data:
+            return _DONE if over else _SILENT
         self._bounds.piece(stamp_ns)
-        progress = Progress.SILENT
-        for place, payload in enumerate(self._frames.feed(data)):
-            self._output_was_last = False
-            if payload.startswith(b"[DONE]"):
-                self._over, self._done_ns = True, stamp_ns
-                return Progress.DONE
-            if self._event(payload, place):
-                self._output_was_last, progress = True, Progress.OUTPUT
-        if self._frames.clean and self._output_was_last:
-            self._bounds.exact()
-        elif self._frames.too_large:
-            self._over = True
-            size = MAX_EVENT_BYTES // 2**20
-            self._fail(ErrorKind.TOO_LARGE, f"an event of the stream is longer than {size} MiB")
-            return Progress.DONE
-        return progress
+        payloads = self._frames.feed(data)
+        if self._frames.names:
+            self._named(payloads)
+        progress = _SILENT
+        for payload in payloads:
+            if self._event(payload):
+                progress = _OUTPUT
+            elif self._over:
+                self._done_ns = stamp_ns
+                break
+        if self._frames.too_large:
+            self._give_up()
+        self._bounds.ends_read = self._frames.clean and self._output_was_last
+        return _DONE if self._over else progress
 
-    def _event(self, payload: bytes, place: int) -> bool:
+    def _event(self, payload: bytes) -> bool:
         """Take one event; True if it brought output."""
-        event = parse(payload)
-        if event is None:
-            self._not_json(payload)
-            return False
+        try:
+            event = loads(payload)
+        except ValueError:
+            event = self._no_json(payload)
+        if type(event) is not dict:
+            event = self._no_json(payload)
         usage = event.get("usage")
         if usage:
             self._told(usage)
-        if event.get("error") or self._frames.names:
-            self._complaint(event, place)
+        if event.get("error"):
+            self._fail(ErrorKind.STREAM_ERROR, refusals.error_message(event))
         if self._request_id is None or "service_tier" in event:
             self._facts(event)
-        choices = event.get("choices")
+        bits = self._choices_of(event)
+        self._output_was_last = bits != 0
+        if bits:
+            self._bounds.output(KIND[bits])
+            if usage or bits & TOOL:
+                self._details(bits, usage)
+        return self._output_was_last
+
+    def _no_json(self, payload: bytes) -> dict[str, Any]:
+        """Take what is no JSON object to orjson: the end mark, an empty event, odd JSON, a broken one."""
+        word = payload.strip()
+        if word == b"[DONE]":
+            self._over = True
+        elif word:  # servers send empty ones to keep the connection open
+            event = parse(payload)
+            if event is not None:
+                return event
+            self._malformed += 1
+            self._malformed_text = self._malformed_text or payload[:200]
+        return {}
+
+    def _give_up(self) -> None:
+        self._over = True
+        size = MAX_EVENT_BYTES // 2**20
+        self._fail(ErrorKind.TOO_LARGE, f"an event of the stream is longer than {size} MiB")
+
+    def _choices_of(self, event: dict[str, Any]) -> int:
+        """Take an event's choices; bits of what they carry."""
         bits = 0
+        choices = event.get("choices")
         if type(choices) is list:
             for choice in choices:
                 bits |= self._choice(choice)
-        if bits:
-            self._output(bits, usage)
-        return bits != 0
+        return bits
 
-    def _not_json(self, payload: bytes) -> None:
-        if payload.strip():  # servers send empty ones to keep the connection open
-            self._malformed += 1
-            self._malformed_text = self._malformed_text or payload[:200]
-
-    def _complaint(self, event: dict[str, Any], place: int) -> None:
-        if event.get("error") or self._frames.names.get(place) == "error":
-            self._fail(
-                ErrorKind.STREAM_ERROR, refusals.error_message(event) or "the server sent an error event"
-            )
+    def _named(self, payloads: list[bytes]) -> None:
+        """Hear `event: error`, whose data need not hold an `error`."""
+        for place, name in self._frames.names.items():
+            if name == "error":
+                said = refusals.error_message(parse(payloads[place])) or refusals.snippet(payloads[place])
+                self._fail(ErrorKind.STREAM_ERROR, said)
 
     def _choice(self, choice: object) -> int:
         """Take one choice's part of an event; bits of what it carries."""
@@ -221,15 +246,14 @@ class Decoder:
                 return TEXT
         return state.delta(delta)
 
-    def _output(self, bits: int, usage: object) -> None:
-        tokens = UNTOLD
-        if usage and type(usage) is dict:
-            total = count(usage.get("completion_tokens"))
-            if total is not None:
-                tokens, self._last_total = max(UNTOLD, total - self._last_total), total
+    def _details(self, bits: int, usage: object) -> None:
+        """Keep what few output events tell: their tokens, by a running total, and the first tool call."""
         if bits & TOOL and self._first_tool is None:
-            self._first_tool = len(self._bounds.high_ns)
-        self._bounds.output(KIND[bits], tokens)
+            self._first_tool = len(self._bounds.high_ns) - 1
+        total = count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
+        if total is not None:
+            self._bounds.told(max(UNTOLD, total - self._last_total))
+            self._last_total = total
 
     def _told(self, usage: object) -> None:
         """Keep the newest usage that holds a number: `{}` at the end does not take one back."""
@@ -263,17 +287,17 @@ class Decoder:
         """
         if ended and not self._over:
             self._flush()
+        self._bounds.close()
         main, bounds = self._choices[0], self._bounds
         error = self._error or self._flaw(ended=ended)
         usage = _usage(self._usage)
         several = len(self._choices) > 1
-        if several or not any(bounds.tokens):  # totals of which choice? totals that stay 0?
-            bounds.tokens = array("q", [UNTOLD]) * len(bounds.tokens)
+        untold = array("q", [UNTOLD]) * len(bounds.high_ns)
         return Answer(
             high_ns=bounds.high_ns,
             low_ns=bounds.low_ns,
             kinds=bounds.kinds,
-            tokens=bounds.tokens,
+            tokens=untold if several else bounds.tokens(),
             first_tool=self._first_tool,
             text=joined(main.text),
             reasoning=joined(main.reasoning),
@@ -294,11 +318,8 @@ class Decoder:
 
     def _flush(self) -> None:
         """Read the last event though its blank line is missing: finish and usage may stand in it."""
-        for place, payload in enumerate(self._frames.flush()):
-            if payload.startswith(b"[DONE]"):
-                self._over = True  # the time of the end is that of the connection's end
-            elif self._event(payload, place):
-                self._bounds.exact()
+        for payload in self._frames.flush():  # a [DONE] here has the time of the connection's end
+            self._bounds.ends_read = self._event(payload)
 
     def _flaw(self, *, ended: bool) -> CallError | None:
         """Find what is wrong with a stream that named no error itself."""

@@ -11,7 +11,9 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024
 MAX_JUNK_BYTES = 4096
 """How much of the lines that are no event-stream fields is kept, to say what came instead."""
 
-BOM = b"\xef\xbb\xbf"
+_BOM = b"\xef\xbb\xbf"
+_LF = 0x0A
+_LINE_AND_BLANK = 2
 
 
 class FrameReader:
@@ -48,15 +50,16 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads of the events that `data` completes; an event without data has none."""
-        if (
-            self._idle
-            and data.startswith(b"data: ")
-            and data.endswith(b"\n\n")
-            and data.find(b"\n") == len(data) - 2
-            and b"\r" not in data
-        ):
-            self.clean = True
-            return [data[6:-2]]
+        if self._idle:  # the usual piece is one event of one line; bytes know the same line ends as SSE
+            lines = data.splitlines()
+            if (
+                len(lines) == _LINE_AND_BLANK
+                and not lines[1]
+                and lines[0].startswith(b"data: ")
+                and data[-1] == _LF
+            ):
+                self.clean = True
+                return [lines[0][6:]]
         return self._feed_any(data)
 
     def flush(self) -> list[bytes]:
@@ -106,8 +109,8 @@ class FrameReader:
         """Join the data of one event's lines; None if it has no data field."""
         if not self._started and block:
             self._started = True
-            block = block.removeprefix(BOM)
-        if block.startswith(b"data: ") and b"\n" not in block:
+            block = block.removeprefix(_BOM)
+        if block.startswith(b"data: ") and block.find(b"\n") < 0:
             return block[6:]
         data: list[bytes] = []
         for line in block.split(b"\n"):
