@@ -139,7 +139,9 @@ class Answer:
     `high_ns[i]` is the stamp of the read that completed event i; `low_ns[i]` the earliest time it
     can have come (equal where the stamp is exact). `kinds[i]` indexes `tuple(EventKind)`.
     `tokens[i]` is the event's token count, -1 where the stream does not tell; None of them may be
-    used as a count unless all are >= 0. `done_ns` is the stamp of the terminal event, if any came.
+    used as a count unless all are >= 0. `first_tool` is the first event with a part of a tool call,
+    which text in the same event may hide from `kinds`. `done_ns` is the stamp of the terminal event, if
+    any came.
     `reasoning_summary`: only summaries of the reasoning were streamed.
     """
 
@@ -147,6 +149,7 @@ class Answer:
     low_ns: "array[int]" = field(default_factory=_longs)
     kinds: "array[int]" = field(default_factory=lambda: array("b"))
     tokens: "array[int]" = field(default_factory=_longs)
+    first_tool: int | None = None
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()

@@ -1,0 +1,38 @@
+"""JSON objects out of payloads, as servers really send them."""
+
+import json
+from typing import Any
+
+import orjson
+
+
+def parse(payload: bytes) -> dict[str, Any] | None:
+    """Read a JSON object; None if it is anything else."""
+    try:
+        event = orjson.loads(payload)
+    except ValueError:
+        event = _lenient(payload)
+    return event if type(event) is dict else None
+
+
+def joined(pieces: list[str]) -> str:
+    """Make one text of the pieces, and one character of halves that came in two events."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def count(value: object) -> int | None:
+    """Take a number of tokens; None if it is no such number."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def _lenient(payload: bytes) -> object:
+    """Read what orjson refuses and official SDKs take: NaN, and half of a character in an escape."""
+    try:
+        return json.loads(payload)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,65 @@
+"""What a body says that is no event stream: the server's own message, as a CallError."""
+
+import re
+
+import orjson
+
+from harness.values import CallError, ErrorKind
+from harness.wire.payload import parse
+
+MAX_MESSAGE = 300
+"""Characters of a server's text that go into a message."""
+
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_SECRETS = re.compile(r"\b(sk-|bearer\s+)[^\s\"',;]{6,}", re.IGNORECASE)
+_REDIRECT, _REFUSED = 300, 400
+
+
+def refusal(*, status: int, content_type: str | None, body: bytes, answer_keys: tuple[str, ...]) -> CallError:
+    """Name the failure of an answer that is not a stream.
+
+    `answer_keys` are the top-level keys of the dialect's complete, unstreamed answer.
+    """
+    parsed = parse(body)
+    said = error_message(parsed) or snippet(body)
+    if status >= _REFUSED:
+        return CallError(ErrorKind.HTTP_ERROR, f"HTTP {status}: {said}" if said else f"HTTP {status}")
+    if status >= _REDIRECT:
+        return CallError(ErrorKind.HTTP_ERROR, f"redirects are not followed: HTTP {status}")
+    if parsed and parsed.get("error"):
+        return CallError(ErrorKind.STREAM_ERROR, f"HTTP {status} with an error: {said}")
+    if parsed and any(key in parsed for key in answer_keys):
+        return CallError(ErrorKind.NOT_STREAMED, "the server sent the whole answer at once, not a stream")
+    kind = content_type or "no content type"
+    return CallError(ErrorKind.NOT_SSE, f"the body is no event stream ({kind}): {said or 'it is empty'}")
+
+
+def error_message(parsed: object) -> str:
+    """Find the message in an answer's or event's `error`; some servers say `detail` or just `message`."""
+    if not isinstance(parsed, dict):
+        return ""
+    error = parsed.get("error") or parsed.get("detail") or parsed
+    if isinstance(error, str):
+        return _clean(error)
+    if not isinstance(error, dict):
+        return _clean(_dump(error))
+    message = error.get("message") or error.get("error")
+    if not isinstance(message, str):
+        return "" if error is parsed else _clean(_dump(error))
+    code = error.get("code")
+    return _clean(message) + (f" ({_clean(str(code))})" if isinstance(code, str | int) else "")
+
+
+def snippet(body: bytes) -> str:
+    """Keep the first words of a text or a page, for a person."""
+    return _clean(_TAGS.sub(" ", body[:16384].decode("utf-8", "replace")))
+
+
+def _dump(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _clean(text: str) -> str:
+    """One line of bounded length, with nothing in it that looks like a key."""
+    line = " ".join(_SECRETS.sub(r"\1…", text[: 4 * MAX_MESSAGE]).split())
+    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"

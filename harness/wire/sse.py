@@ -1,0 +1,128 @@
+"""Server-Sent Events: pieces of a body in, whole `data` payloads out.
+
+The reader holds a buffer and how far it was searched; "not enough yet" is an empty list. It works
+on bytes, so a character cut in two is whole again before anybody decodes it, and only LF, CR and
+CR LF end lines. Grammar: WHATWG HTML, "9.2.6 Interpreting an event stream".
+"""
+
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+"""An event that grows beyond this without its end is given up."""
+
+MAX_JUNK_BYTES = 4096
+"""How much of the lines that are no event-stream fields is kept, to say what came instead."""
+
+_BOM = b"\xef\xbb\xbf"
+_LF = 0x0A
+_LINE_AND_BLANK = 2
+
+
+class FrameReader:
+    """Cuts one stream into events.
+
+    clean: the newest byte was the last one of an event with data, so that this event ends exactly
+    where its read ends. names: `event:` names of the payloads that `feed` returned last, by their
+    place in the list (empty in dialects that name nothing). junk: the first lines that are no field.
+    too_large: the bound was passed; nothing more is read.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_idle",
+        "_searched",
+        "_started",
+        "_swallow",
+        "clean",
+        "junk",
+        "names",
+        "too_large",
+    )
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+        self._started = False
+        self._swallow = False  # the last piece ended in CR: a LF that follows belongs to it
+        self._idle = False  # nothing is held back, so a whole event may take the short way
+        self.clean = False
+        self.junk = b""
+        self.names: dict[int, str] = {}
+        self.too_large = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the payloads of the events that `data` completes; an event without data has none."""
+        if self._idle:  # the usual piece is one event of one line; bytes know the same line ends as SSE
+            lines = data.splitlines()
+            if (
+                len(lines) == _LINE_AND_BLANK
+                and not lines[1]
+                and lines[0].startswith(b"data: ")
+                and data[-1] == _LF
+            ):
+                self.clean = True
+                return [lines[0][6:]]
+        return self._feed_any(data)
+
+    def flush(self) -> list[bytes]:
+        """End the stream: the payload of an event that lacks its blank line, if there is one."""
+        block, self._buffer = bytes(self._buffer), bytearray()
+        return self._payloads([block])
+
+    def _feed_any(self, data: bytes) -> list[bytes]:
+        self.names = {}
+        if self._swallow and data.startswith(b"\n"):
+            data = data[1:]
+            self._swallow = False
+        if not data or self.too_large:
+            return []
+        self._swallow = data.endswith(b"\r")
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self._buffer += data
+        if self._buffer.find(b"\n\n", self._searched) < 0:
+            self._idle = self.clean = False
+            self._keep(self._buffer)
+            return []
+        *blocks, rest = bytes(self._buffer).split(b"\n\n")
+        payloads = self._payloads(blocks)
+        self.clean = self.clean and not rest
+        self._keep(bytearray(rest.lstrip(b"\n")))  # blank lines between events say nothing
+        self._idle = self._started and not (self._buffer or self._swallow or self.names)
+        return payloads
+
+    def _keep(self, rest: bytearray) -> None:
+        """Hold back what has no end yet; its last byte may be the first half of one."""
+        self.too_large = len(rest) > MAX_EVENT_BYTES
+        self._buffer = bytearray() if self.too_large else rest
+        self._searched = max(0, len(self._buffer) - 1)
+
+    def _payloads(self, blocks: list[bytes]) -> list[bytes]:
+        """Payloads of the blocks that have one; `clean` tells whether the last block had."""
+        payloads: list[bytes] = []
+        for block in blocks:
+            payload = self._payload(block, len(payloads))
+            self.clean = payload is not None
+            if payload is not None:
+                payloads.append(payload)
+        return payloads
+
+    def _payload(self, block: bytes, place: int) -> bytes | None:
+        """Join the data of one event's lines; None if it has no data field."""
+        if not self._started and block:
+            self._started = True
+            block = block.removeprefix(_BOM)
+        if block.startswith(b"data: ") and block.find(b"\n") < 0:
+            return block[6:]
+        data: list[bytes] = []
+        for line in block.split(b"\n"):
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                data.append(value)
+            elif field == b"event":
+                self.names[place] = value.decode("utf-8", "replace")
+            elif field not in (b"", b"id", b"retry"):
+                self.junk = (self.junk + line + b"\n")[:MAX_JUNK_BYTES]
+        if not data:
+            self.names.pop(place, None)
+            return None
+        return b"\n".join(data)
