@@ -1,0 +1,64 @@
+"""aiohttp's and the system's exceptions, told once as values: a closed kind and a sentence.
+
+A sentence names host and port, never a header or a query: keys live there.
+"""
+
+import errno
+import os
+import ssl
+
+import aiohttp
+from aiohttp import http_exceptions
+
+from harness.values import CallError, ErrorKind
+
+_OUR_SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
+
+
+_TOLD: tuple[tuple[tuple[type[Exception], ...], ErrorKind, str], ...] = (  # the first that fits
+    ((aiohttp.ClientSSLError, ssl.SSLError), ErrorKind.TLS, "no TLS with {place}: {reason}"),
+    ((aiohttp.ClientConnectorDNSError,), ErrorKind.CONNECT, "cannot resolve the host of {place}: {reason}"),
+    ((aiohttp.ClientConnectorError,), ErrorKind.CONNECT, "cannot connect to {place}: {reason}"),
+    (
+        (aiohttp.ClientPayloadError,),
+        ErrorKind.TRUNCATED,
+        "{place} closed the connection before the body's end",
+    ),
+    (
+        (aiohttp.ClientResponseError, aiohttp.InvalidURL, http_exceptions.HttpProcessingError),
+        ErrorKind.HTTP_ERROR,
+        "{place} does not speak HTTP/1.1: {reason}",
+    ),
+)
+_STALE = "{place} had closed the idle connection on which this request was sent"
+_RESET = "{place} closed the connection: {reason}"
+
+
+def explain(error: Exception, place: str, *, stale: bool) -> CallError:
+    """Name the failure of an exchange with `place` (host:port).
+
+    stale: the connection had served before, and no byte of this answer had come.
+    """
+    reason = _reason(error)
+    if isinstance(error, OSError) and error.errno in _OUR_SHORTAGE:
+        return CallError(ErrorKind.CLIENT_RESOURCE, f"this machine ran out of sockets: {reason}")
+    for types, kind, sentence in _TOLD:
+        if isinstance(error, types):
+            return CallError(kind, sentence.format(place=place, reason=reason))
+    kind, sentence = (ErrorKind.STALE_CONNECTION, _STALE) if stale else (ErrorKind.RESET, _RESET)
+    return CallError(kind, sentence.format(place=place, reason=reason))
+
+
+def _reason(error: Exception) -> str:
+    """Word the cause in the system's own words, or name its type: aiohttp's texts quote what was sent."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        error = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    if isinstance(error, ssl.SSLError):
+        return str(getattr(error, "verify_message", None) or error.reason or "handshake failed")
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror  # the resolver's
+    return type(error).__name__

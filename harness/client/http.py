@@ -1,0 +1,239 @@
+"""Carries one request over HTTP/1.1 and times its answer.
+
+aiohttp speaks HTTP; this file chooses what it must not do by itself: wait for a free connection, give
+up after five minutes, follow a redirect, keep cookies, read proxies from the environment, ask for
+compression. It does not resend: aiohttp repeats idempotent methods only, and a POST is none.
+"""
+
+import asyncio
+import io
+import resource
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Literal, Self
+
+import aiohttp
+from yarl import URL
+
+from harness.client.failures import explain
+from harness.client.reception import Reception
+from harness.client.sink import receive
+from harness.client.stamped_socket import stamped
+from harness.client.watchdog import TimeLimits, Watchdog
+from harness.clock import Clock
+from harness.errors import Interrupted
+from harness.values import CallError, OnRead, Request, Timeline
+
+__all__ = ["Endpoint", "HttpExchange", "TimeLimits", "raise_file_limit"]
+
+BODY_BYTES = 65_536
+"""How much is kept of a body that is no event stream."""
+
+LINGER_S = 0.25
+"""How long the rest of a body may take after the DONE mark before its connection is closed."""
+
+_IDLE_S = 3600.0  # a task thinks for minutes: the server, not a pool, says when a connection is too old
+_BYTES_AS_THEY_ARE = 1 << 20  # above, aiohttp wants a file, which it sends in pieces
+
+_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "text/event-stream",
+    "Accept-Encoding": "identity",  # a compressor holds events back
+}
+
+_current: ContextVar[Reception] = ContextVar("current reception")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where and how to send. `url` is the base of all paths; `headers` holds keys and is never shown.
+
+    A response is a stream if its content type is one of `stream_types`, or it names none.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    transport: Literal["keep-alive", "new-connection"] = "keep-alive"
+    stream_types: tuple[str, ...] = ("text/event-stream",)
+
+
+class HttpExchange:
+    """An `Exchange` with one endpoint; an async context manager, which owns the connections.
+
+    `sink=False` reads bodies by a task instead of from the parser: slower, coarser stamps, public API.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        limits: TimeLimits,
+        clock: Clock,
+        ssl_context: ssl.SSLContext | None = None,
+        sink: bool = True,
+    ) -> None:
+        url = URL(endpoint.url)
+        self._endpoint = endpoint
+        self._place = f"{url.host}:{url.port}"
+        self._limits = limits
+        self._clock = clock
+        self._tls = ssl_context or True
+        self._sink = sink
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        raise_file_limit()
+        fresh = self._endpoint.transport == "new-connection"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,
+                force_close=fresh,
+                keepalive_timeout=None if fresh else _IDLE_S,
+                ssl=self._tls,
+                socket_factory=stamped,
+            ),
+            headers=dict(self._endpoint.headers),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            response_class=_Response,
+            trace_configs=[_connection_trace()],
+            trust_env=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def __call__(self, request: Request, on_read: OnRead) -> Timeline:
+        """Send `request` and feed the body to `on_read` until it says DONE or the body ends.
+
+        What goes wrong on the way is the Timeline's `error`. Cancelled, it closes the connection and
+        raises `Interrupted` with the Timeline so far.
+        """
+        loop = asyncio.get_running_loop()
+        reception = Reception(self._clock, on_read, loop.create_future(), sent_ns=self._clock.now_ns())
+        before = _current.set(reception)
+        scope = asyncio.timeout(None)
+
+        def expire(error: CallError) -> None:
+            if not reception.ended.done():
+                reception.error = error
+                scope.reschedule(loop.time())
+
+        watchdog = Watchdog(self._limits, reception, expire)
+        reception.first_output = watchdog.look
+        try:
+            async with scope:
+                watchdog.look()
+                await self._run(request, reception)
+        except (aiohttp.ClientError, OSError) as error:  # the scope's TimeoutError is an OSError
+            self._fail(reception, error)
+        except asyncio.CancelledError:
+            raise Interrupted(reception.timeline()) from None
+        finally:
+            watchdog.stop()
+            _current.reset(before)
+            self._let_go(reception)
+        return reception.timeline()
+
+    async def _run(self, request: Request, reception: Reception) -> None:
+        if request.body is None:
+            raise ValueError("the request has no body: a dialect encodes it first")
+        body = request.body
+        response = await self._session.post(
+            self._endpoint.url.rstrip("/") + request.path,
+            data=body if len(body) <= _BYTES_AS_THEY_ARE else io.BytesIO(body),
+            headers=_HEADERS,
+            allow_redirects=False,
+        )
+        reception.answered(response)
+        if response.status == HTTPStatus.OK and reception.content_type in (
+            None,
+            *self._endpoint.stream_types,
+        ):
+            await receive(response.content, reception, sink=self._sink)
+            broken = None if reception.framed or reception.marked_done else reception.lost()
+            if broken is not None:  # to aiohttp, a body without a length ends in order when it breaks
+                raise broken
+        elif response.status == HTTPStatus.OK:
+            await _keep_body(response.content, reception)
+        else:  # the status tells more than a body that breaks
+            with suppress(aiohttp.ClientError):
+                await _keep_body(response.content, reception)
+
+    def _fail(self, reception: Reception, error: Exception) -> None:
+        if reception.error is not None:  # a limit, already told
+            return
+        if isinstance(error, aiohttp.ClientPayloadError):
+            error = reception.lost() or error
+        stale = reception.connection == "reused" and not reception.heard()
+        reception.error = explain(error, self._place, stale=stale)
+
+    def _let_go(self, reception: Reception) -> None:
+        """Leave the connection to aiohttp if the answer is complete, else close it.
+
+        After the DONE mark only the end of the last chunk is missing, and it is normally here already:
+        the response stays attached for a moment, so that the connection can serve again.
+        """
+        response = reception.response
+        if response is not None and response.closed:  # released: it may be in use by another exchange
+            return
+        if response is not None and reception.marked_done:
+            patience = asyncio.get_running_loop().call_later(LINGER_S, response.close)
+            response.content.on_eof(patience.cancel)
+            return
+        if response is not None:
+            response.close()
+        if reception.transport is not None:
+            reception.transport.abort()  # close() would wait: for unsent bytes, for the peer's TLS farewell
+
+
+class _Response(aiohttp.ClientResponse):
+    """Shows its connection to the exchange before the answer comes."""
+
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        _current.get().uses(connection)
+        return await super().start(connection)
+
+
+async def _keep_body(content: aiohttp.StreamReader, reception: Reception) -> None:
+    """Keep the first `BODY_BYTES` of a body, also if it breaks."""
+    kept = bytearray()
+    try:
+        while len(kept) < BODY_BYTES and (piece := await content.read(BODY_BYTES - len(kept))):
+            kept += piece
+        reception.end()
+    finally:
+        reception.body = bytes(kept)
+
+
+def _connection_trace() -> aiohttp.TraceConfig:
+    """Tell the exchange whether its connection is new and what it cost to open it."""
+    trace = aiohttp.TraceConfig()
+
+    async def connecting(*_: object) -> None:
+        _current.get().connecting()
+
+    async def opened(*_: object) -> None:
+        _current.get().opened()
+
+    async def reused(*_: object) -> None:
+        _current.get().reuses()
+
+    trace.on_connection_create_start.append(connecting)
+    trace.on_connection_create_end.append(opened)
+    trace.on_connection_reuseconn.append(reused)
+    return trace
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit on open files to the hard one: each stream needs a socket. Returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems refuse their own hard limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return hard
+    return soft

@@ -1,0 +1,165 @@
+"""What one exchange has seen so far, and the Timeline made of it at any moment."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+from harness.client.stamped_socket import StampedSocket, by_fileno
+from harness.clock import Clock
+from harness.values import CallError, OnRead, Progress, StampClock, Timeline
+
+_RTT = struct.Struct("68xI")  # struct tcp_info up to tcpi_rtt, the smoothed round trip in us
+
+
+@dataclass(slots=True, eq=False)
+class Reception:
+    """The state of one exchange; however the body is read, its pieces come to `take`.
+
+    `ended` is done at the DONE mark, at the body's end, or with the exception that stopped it.
+    `first_output` is called once, when limits on silence begin to count from outputs.
+    """
+
+    clock: Clock
+    on_read: OnRead
+    ended: "asyncio.Future[None]"
+    sent_ns: int
+    first_output: Callable[[], None] = lambda: None
+    connection: Literal["new", "reused"] = "new"
+    connected: bool = False
+    network_ns: int = 0
+    transport: asyncio.Transport | None = None
+    protocol: ResponseHandler | None = None
+    response: aiohttp.ClientResponse | None = None
+    headers_ns: int | None = None
+    status: int | None = None
+    content_type: str | None = None
+    request_id: str | None = None
+    framed: bool = True
+    body: bytes | None = None
+    last_output_ns: int | None = None
+    done_ns: int | None = None
+    marked_done: bool = False
+    error: CallError | None = None
+    stamps_kept: bool = True
+    _socket: StampedSocket | None = None
+    _connecting_ns: int = 0
+    _arrival_before_ns: int = 0
+    _loop_reads_before: int = 0
+
+    def connecting(self) -> None:
+        """No idle connection was left: a new one is being opened."""
+        self._connecting_ns = self.clock.now_ns()
+
+    def opened(self) -> None:
+        """Count the time that the new connection took, TLS included."""
+        self.network_ns = self.clock.now_ns() - self._connecting_ns
+        self.connected = True
+
+    def reuses(self) -> None:
+        """Note that an idle connection was taken from the pool."""
+        self.connection = "reused"
+        self.connected = True
+
+    def uses(self, connection: aiohttp.connector.Connection) -> None:
+        """Find the stamped socket before an answer comes: a short one lets go of its connection."""
+        self.transport, self.protocol = connection.transport, connection.protocol
+        if self.transport is None:  # lost already; aiohttp tells when it reads
+            return
+        self._socket = by_fileno(self.transport.get_extra_info("socket").fileno())
+        self._arrival_before_ns = self._socket.arrival_ns
+        self._loop_reads_before = self._socket.loop_reads
+
+    def answered(self, response: aiohttp.ClientResponse) -> None:
+        """Keep the facts of the headers; to be called before any other read can happen."""
+        self.response = response
+        self.headers_ns = self.stamp_ns()
+        self.network_ns += _round_trip_ns(self._socket)
+        self.status = response.status
+        headers = response.headers
+        self.content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower() or None
+        self.request_id = headers.get("x-request-id")
+        self.framed = "Content-Length" in headers or "Transfer-Encoding" in headers
+
+    def heard(self) -> bool:
+        """Tell whether any byte of an answer has come."""
+        return self._socket is not None and self._socket.arrival_ns != self._arrival_before_ns
+
+    def lost(self) -> Exception | None:
+        """Tell what broke the connection, if it broke: aiohttp's words for a cut body do not."""
+        error = self.protocol.exception() if self.protocol is not None else None
+        return error if isinstance(error, aiohttp.ClientOSError) else None
+
+    def stamp_ns(self) -> int:
+        """Arrival of the newest byte read from the connection."""
+        return self._socket.arrival_ns if self._socket is not None else self.clock.now_ns()
+
+    def take(self, data: bytes) -> None:
+        """Hand a piece of the body on, with the stamp of the read that brought it.
+
+        A mistake in `on_read` ends the exchange and is raised from it: inside the HTTP parser it would
+        pass for a broken body.
+        """
+        if self.ended.done():
+            return
+        stamp = self.stamp_ns()
+        try:
+            progress = self.on_read(data, stamp)
+        except Exception as mistake:  # noqa: BLE001 - raised again where the exchange waits
+            self.ended.set_exception(mistake)
+            return
+        if progress:
+            self._moved(progress, stamp)
+
+    def _moved(self, progress: Progress, stamp: int) -> None:
+        if progress == Progress.DONE:
+            self.done_ns, self.marked_done = stamp, True
+            self.ended.set_result(None)
+            return
+        first = self.last_output_ns is None
+        self.last_output_ns = stamp
+        if first:
+            self.first_output()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Close the body: it came to its end, or `error` cut it."""
+        if self.ended.done():
+            return
+        if error is not None:
+            self.ended.set_exception(error)
+            return
+        # a framed body ends with the read that completed it; a bare close is no read
+        self.done_ns = self.stamp_ns() if self.framed else self.clock.now_ns()
+        self.ended.set_result(None)
+
+    def timeline(self) -> Timeline:
+        """Put into one value what is known now."""
+        stamped = self._socket is not None and self._socket.loop_reads == self._loop_reads_before
+        kernel = stamped and self.stamps_kept and self.headers_ns is not None
+        return Timeline(
+            sent_ns=self.sent_ns,
+            done_ns=self.clock.now_ns() if self.done_ns is None else self.done_ns,
+            headers_ns=self.headers_ns,
+            status=self.status,
+            content_type=self.content_type,
+            body=self.body,
+            connection=self.connection,
+            clock=StampClock.KERNEL if kernel else StampClock.LOOP,
+            network_ns=self.network_ns,
+            request_id=self.request_id,
+            error=self.error,
+        )
+
+
+def _round_trip_ns(sock: StampedSocket | None) -> int:
+    """Ask the kernel for the connection's smoothed round trip; 0 where it does not tell."""
+    option = getattr(socket, "TCP_INFO", None)
+    if sock is None or option is None or sock.fileno() < 0:
+        return 0
+    (rtt_us,) = _RTT.unpack(sock.getsockopt(socket.IPPROTO_TCP, option, _RTT.size))
+    return int(rtt_us) * 1000

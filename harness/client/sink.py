@@ -1,0 +1,76 @@
+"""The body's way from aiohttp's parser to the reception; the one file that knows aiohttp's inside.
+
+aiohttp's own way costs a task wake-up per read (3 us and more, and the wait for the loop). So the
+response's StreamReader gets another class, which hands each piece on while the parser runs. What is
+used of the inside: `feed_data`, `feed_eof`, `set_exception` and the two chunk marks are called by the
+parser; the `_waiter` slot, where the inside keeps whoever waits for data, holds the Reception. A test
+pins aiohttp's minor version and these names. `sink=False` reads with the public `iter_any`.
+"""
+
+from typing import Any
+
+from aiohttp.helpers import _EXC_SENTINEL
+from aiohttp.streams import StreamReader
+
+from harness.client.reception import Reception
+
+
+class _Sink(StreamReader):
+    """Class-swapped onto `response.content`: buffers nothing, wakes nobody, never pauses the socket."""
+
+    __slots__ = ()
+
+    def begin_http_chunk_receiving(self) -> None:
+        """Chunks are no reads: their borders mean nothing here."""
+
+    def end_http_chunk_receiving(self) -> None:
+        """See `begin_http_chunk_receiving`."""
+
+    def feed_data(self, data: bytes, size: int = 0) -> bool:  # noqa: ARG002 - the parser passes it
+        """Hand the piece on; False tells the parser that no more is kept back."""
+        reception: Any = self._waiter
+        if reception is not None and data:
+            reception.take(data)
+        return False
+
+    def feed_eof(self) -> None:
+        """Let aiohttp give the connection back, then tell that the body is complete."""
+        reception: Any = self._waiter
+        self._waiter = None
+        super().feed_eof()
+        if reception is not None:
+            reception.end()
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException = _EXC_SENTINEL) -> None:
+        """Tell what cut the body; aiohttp calls this again when it lets go of the response."""
+        reception: Any = self._waiter
+        self._waiter = None
+        super().set_exception(exc, exc_cause)
+        if reception is not None:
+            reception.end(exc)
+
+
+async def receive(content: StreamReader, reception: Reception, *, sink: bool = True) -> None:
+    """Bring a response's body to `reception` until it has ended; raise what cut it.
+
+    Must be called before the loop reads again, so that what came with the headers has their stamp.
+    With `sink=False` a task reads, so several reads may have merged when it runs: the stamp is the
+    newest of them, right as an upper bound, and the exchange does not call itself kernel-stamped.
+    """
+    if sink and content.exception() is None:
+        early = content.read_nowait()
+        if early:
+            reception.take(early)
+        if content.is_eof():
+            reception.end()
+        else:
+            content.__class__ = _Sink
+            content._waiter = reception  # type: ignore[assignment]  # noqa: SLF001 - see above
+    else:
+        reception.stamps_kept = False
+        async for piece in content.iter_any():
+            reception.take(piece)
+            if reception.ended.done():
+                break
+        reception.end()
+    await reception.ended
