@@ -72,9 +72,10 @@ def simulate(
         for name, one in profiles().items():
             typer.echo(f"{name:32} {one.route:12} {one.source}")
         return
-    from harness.simulator.server import serve
+    from harness.simulator.server import main as serve
 
-    raise typer.Exit(serve(profile, port=port, log=log))
+    names = [word for name in profile for word in ("--profile", name)]
+    raise typer.Exit(serve([*names, "--port", str(port), *(["--log", str(log)] if log else [])]))
 
 
 @app.command(epilog="Example: harness decode recording.json --dialect openai-chat")

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.measure.cost import tokens_usd
 from harness.scenario import Backend, Kind, Scenario, is_loopback, load_scenario, with_overrides
-from harness.simulator.process import SimulatorProcess
+from harness.simulator.process import SimulatorProcess, simulators
 from harness.simulator.profiles import profiles
 from harness.workloads import WORKLOADS, presets
 
@@ -52,7 +53,7 @@ def prepare(options: Options) -> Prepared:
     if not wanted:
         return Prepared(options, scenario, keys, None)
     log = os.environ.get(SIMULATOR_LOG)
-    started = SimulatorProcess.start(wanted, log=Path(log) if log else None, seed=scenario.seed)
+    started = simulators(wanted, log=Path(log) if log else None, seed=scenario.seed)
     return Prepared(options, scenario, keys, started)
 
 

@@ -1,0 +1,102 @@
+"""Simulated backends as a child process of whoever needs them."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import orjson
+
+from harness.errors import UsageError
+
+STOP_S = 5.0
+
+
+class SimulatorProcess:
+    """A running `harness.simulator.server`; leaving the `with` block ends it.
+
+    It is started at once and waited for in `urls`, so that the caller can import its own things
+    meanwhile. The child ends with its parent, however that dies: it watches its stdin.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", errors: IO[bytes], *, profiles: list[str]) -> None:
+        self._process = process
+        self._errors = errors
+        self._profiles = profiles
+        self._urls: dict[str, str] = {}
+
+    def urls(self) -> dict[str, str]:
+        """Wait until all profiles are served; base URL (`http://127.0.0.1:PORT/v1`) by profile.
+
+        Raises UsageError with the child's sentence if it could not start.
+        """
+        out = self._process.stdout
+        while out and len(self._urls) < len(self._profiles):
+            line = out.readline()
+            if not line:
+                self.stop()
+                raise UsageError(self._last_words())
+            told = orjson.loads(line)
+            self._urls[told["profile"]] = told["url"]
+        return self._urls
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """End the child and wait for it; its log is complete then. May be called twice."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"The simulator ended with exit code {self._process.returncode}."
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._errors.close()
+
+
+def simulators(
+    profiles: Iterable[str],
+    *,
+    log: Path | None = None,
+    seed: int = 0,
+    port: int = 0,
+    tls: tuple[Path, Path] | None = None,
+) -> SimulatorProcess:
+    """Start a server of `profiles` at once and do not wait for it.
+
+    log: file for true send times. port: of the first profile, 0 for any free ones. tls: certificate and key.
+    """
+    names = list(dict.fromkeys(profiles))
+    command = [sys.executable, "-m", "harness.simulator.server", "--watch-stdin"]
+    command += ["--seed", str(seed), "--port", str(port)]
+    for name in names:
+        command += ["--profile", name]
+    if log:
+        command += ["--log", str(log)]
+    if tls:
+        command += ["--tls-cert", str(tls[0]), "--tls-key", str(tls[1])]
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process; a pipe could fill and block it
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+    return SimulatorProcess(process, errors, profiles=names)
