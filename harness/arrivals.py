@@ -73,7 +73,7 @@ def slice_of(plan: P, *, index: int, count: int) -> P:
 
 
 def _poisson_s(load: OpenLoad, generator: Generator) -> NDArray[np.float64]:
-    """Sums of gaps; how many are drawn at a time does not change them."""
+    """Sum gaps; how many are drawn at a time does not change them."""
     if load.tasks is not None:
         return np.cumsum(generator.standard_exponential(load.tasks)) / load.tasks_per_s
     expected = (load.measure_s or 0) * load.tasks_per_s

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator
 
 from harness.errors import ScenarioError
-from harness.scenario_checks import cross_checks, workload_name
+from harness.scenario_checks import cross_checks, kind_problem, without_preset, workload_name
 from harness.scenario_text import read_text, toml_tables
-from harness.tables import TABLE, Path, Problem, check, dotted, in_order, no_such
+from harness.tables import TABLE, Path, Problem, check, dotted, in_order, no_such, shown
 
 _OWN_KEYS = ("kind", "preset", "name", "task_limit_s")  # of a workload; all others are parameters
 _OPTIONS: dict[str | int, str] = {"seed": "--seed", "tasks": "--tasks", "measure_s": "--duration"}
 _LONG_NAME = 20  # characters; one so long that mixes small letters and digits is taken for a key
-_SECRETS = ("sk-", "sk_", "gsk_", "hf_", "aiza", "xai-", "nvapi-", "ghp_", "fw_", "r8_", "pplx-")
+_SECRETS = ("sk_", "gsk_", "hf_", "AIza", "fw_", "r8_")  # of keys that could be names
 
 Text = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -91,11 +91,15 @@ class Backend(BaseModel):
     def _a_name(cls, name: str) -> str:
         long_and_mixed = len(name) >= _LONG_NAME and re.search("[a-z]", name) and re.search("[0-9]", name)
         is_name = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
-        if not is_name or name.lower().startswith(_SECRETS) or long_and_mixed:
+        if not is_name or name.startswith(_SECRETS) or long_and_mixed:
             raise ValueError(
                 "want the NAME of an environment variable, such as OPENAI_API_KEY; never the key"
             )
         return name
+
+
+class NoParameters(BaseModel):
+    """Stands in for parameters that cannot be read, so that the rest of the entry is checked too."""
 
 
 class WorkloadEntry(BaseModel):
@@ -163,7 +167,7 @@ class Scenario(BaseModel):
 
     schema_: Literal[1] = Field(1, alias="schema")
     name: Text
-    seed: int = Field(1, ge=0, lt=2**32)
+    seed: int = Field(1, ge=0, le=2**32 - 1)
     backends: dict[str, Backend]
     workloads: tuple[WorkloadEntry, ...] = Field(strict=False)
     load: Annotated[ClosedLoad | OpenLoad, Field(discriminator="kind")]
@@ -193,20 +197,18 @@ def parse_scenario(
 ) -> Scenario:
     """Make a scenario of TOML text; `source` is the file's name in messages.
 
-    Raises ScenarioError with one line per fault, in the order of the file.
+    Raises ScenarioError with one line per fault, in the order of the file's tables:
+    `FILE: workloads[0].key: what is wrong; what would be right`, counted from 0.
     """
     raw = toml_tables(text, source=source)
-    entries, problems = _workloads(raw.get("workloads"), kinds)
-    filled = dict(raw)
-    if isinstance(raw.get("workloads"), list):
-        filled["workloads"] = entries
+    entries, problems = _workloads(raw.get("workloads", []), kinds)
+    filled = raw | ({"workloads": entries} if "workloads" in raw else {})
     if isinstance(raw.get("backends"), dict):
         filled["backends"] = {name: _with_model(b, profiles) for name, b in raw["backends"].items()}
     scenario, faults = check(Scenario, filled)
     problems += [*faults, *cross_checks(raw, profiles=profiles)]
     if scenario is None or problems:
-        lines = [_line(source, problem) for problem in in_order(problems, raw)]
-        raise ScenarioError(list(dict.fromkeys(lines)))
+        raise ScenarioError([_line(source, problem) for problem in in_order(problems, raw)])
     return scenario
 
 
@@ -258,8 +260,7 @@ def is_loopback(backend: Backend) -> bool:
 
 
 def _line(source: str, problem: Problem) -> str:
-    where = [source, dotted(problem.path)] if problem.path else [source]
-    return ": ".join([*where, problem.text])
+    return f"{source}: {dotted(problem.path)}: {problem.text}"
 
 
 def _with_model(backend: object, profiles: Mapping[str, str]) -> object:
@@ -271,11 +272,13 @@ def _with_model(backend: object, profiles: Mapping[str, str]) -> object:
 
 
 def _workloads(tables: object, kinds: Mapping[str, Kind]) -> tuple[list[WorkloadEntry], list[Problem]]:
+    if not isinstance(tables, list):
+        return [], [Problem(("workloads",), f"want an array of tables, [[workloads]]; got {shown(tables)}")]
     entries, problems = [], []
-    for i, table in enumerate(tables if isinstance(tables, list) else []):
+    for i, table in enumerate(tables):
         at = ("workloads", i)
         if not isinstance(table, dict):
-            problems.append(Problem(at, "want a table [[workloads]]"))
+            problems.append(Problem(at, f"want a table [[workloads]]; got {shown(table)}"))
             continue
         parameters, faults = _parameters(table, at, kinds)
         own = {key: table[key] for key in _OWN_KEYS if key in table}
@@ -291,24 +294,13 @@ def _parameters(
     table: Mapping[str, Any], at: Path, kinds: Mapping[str, Kind]
 ) -> tuple[BaseModel, list[Problem]]:
     """Lay a workload's own keys over its preset, each replacing a parameter whole."""
-    nothing = BaseModel()  # stands in where there is a fault
     name, preset = table.get("kind"), table.get("preset")
-    if not isinstance(name, str):
-        return nothing, []  # the entry's own check tells it
-    if name not in kinds:
-        return nothing, [Problem((*at, "kind"), no_such("kind", name, kinds))]
-    kind = kinds[name]
+    kind = kinds.get(name) if isinstance(name, str) else None
+    if kind is None:
+        return NoParameters(), [kind_problem(table, kinds, at=at)]
     base = kind.presets.get(preset) if isinstance(preset, str) else None
     own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
     parameters, problems = check(kind.parameters, {**(base or {}), **own}, at=at, also=_OWN_KEYS)
-    left_out = [problem.path[-1] for problem in problems if problem.absent]
-    if left_out and kind.presets and base is None:
-        problems = [problem for problem in problems if not problem.absent]
-        if "preset" not in table:
-            text = (
-                f"missing; want one of {', '.join(kind.presets)}, or all of {', '.join(map(str, left_out))}"
-            )
-            problems.append(Problem((*at, "preset"), text, absent=((*at, "preset"),)))
-    if isinstance(preset, str) and base is None:
-        problems.append(Problem((*at, "preset"), no_such("preset", preset, kind.presets)))
-    return parameters or nothing, problems
+    if base is None:
+        problems = without_preset(problems, table, presets=kind.presets, at=at)
+    return NoParameters() if parameters is None else parameters, problems

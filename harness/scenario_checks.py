@@ -4,10 +4,10 @@ They run beside the models' own checks, so that all faults are told at once; wha
 is the models' to tell and is passed over here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.tables import Path, Problem, no_such
+from harness.tables import Path, Problem, no_such, shown
 
 Table = Mapping[str, Any]
 
@@ -94,6 +94,36 @@ def _workload_names(raw: Table) -> Iterator[Problem]:
             text = f'the name "{name}" is taken by workloads[{first[name]}]; want a name of its own'
             yield Problem(path, text)
         first.setdefault(name, i)
+
+
+def kind_problem(entry: Table, kinds: Iterable[str], *, at: Path) -> Problem:
+    """Say what is wrong with the kind of a workload that is none of `kinds`."""
+    path = (*at, "kind")
+    kind = entry.get("kind")
+    if isinstance(kind, str):
+        return Problem(path, no_such("kind", kind, kinds))
+    want = f"want one of {', '.join(kinds)}"
+    return (
+        Problem(path, f"{want}; got {shown(kind)}")
+        if "kind" in entry
+        else Problem(path, f"missing; {want}", absent=(path,))
+    )
+
+
+def without_preset(
+    problems: list[Problem], entry: Table, *, presets: Iterable[str], at: Path
+) -> list[Problem]:
+    """Tell of the preset that is not there, instead of every parameter that it would have given."""
+    names, path, preset = list(presets), (*at, "preset"), entry.get("preset")
+    left_out = [str(problem.path[-1]) for problem in problems if problem.absent]
+    if names:
+        problems = [problem for problem in problems if not problem.absent]
+    if isinstance(preset, str):
+        return [*problems, Problem(path, no_such("preset", preset, names))]
+    if names and left_out and preset is None:
+        text = f"missing; want one of {', '.join(names)}; without one, all of {', '.join(left_out)}"
+        return [*problems, Problem(path, text, absent=(path,))]
+    return problems
 
 
 def workload_name(entry: Table) -> str | None:

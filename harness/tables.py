@@ -60,21 +60,25 @@ def check(
     except ValidationError as error:
         faults = error.errors(include_url=False)
     schema = model.model_json_schema()
-    problems: dict[Path, Problem] = {}
+    problems = []
     for fault in faults:
+        if fault["type"] == "too_short" and len(fault["input"]) >= fault["ctx"]["min_length"]:
+            continue  # long enough as written; pydantic counts its right items only
         problem = _problem(fault, schema, table, also)
         path = (*at, *problem.path)
         meant = (*at, *problem.meant) if problem.meant else None
         absent = tuple((*at, *key) for key in problem.absent)
-        problems.setdefault(path, Problem(path, problem.text, meant=meant, absent=absent))
-    return None, list(problems.values())
+        problems.append(Problem(path, problem.text, meant=meant, absent=absent))
+    return None, problems
 
 
 def in_order(problems: Iterable[Problem], table: Mapping[str, Any]) -> list[Problem]:
-    """Leave out what follows from a misspelt key and sort the rest as the keys stand in the file."""
-    told = list(problems)
-    meant = {problem.meant for problem in told if problem.meant}
-    kept = [problem for problem in told if not meant.intersection(problem.absent)]
+    """Sort as the keys stand in the file; keep one problem a key, none that a misspelling caused."""
+    told: dict[Path, Problem] = {}
+    for problem in problems:
+        told.setdefault(problem.path, problem)
+    meant = {problem.meant for problem in told.values()}
+    kept = [problem for problem in told.values() if not meant.intersection(problem.absent)]
     return sorted(kept, key=lambda problem: _rank(problem.path, table))
 
 
@@ -191,7 +195,7 @@ def _want(nodes: list[dict[str, Any]]) -> str:
         words = [_WORDS.get(node.get("type", ""), "another value")]
         words += [f"of at least {least}"] if node.get("minItems") else []
         words += ["that is not empty"] if node.get("minLength") else []
-        bounds = [f"{sign} {node[name]:g}" for name, sign in _BOUNDS.items() if name in node]
+        bounds = [f"{sign} {node[name]}" for name, sign in _BOUNDS.items() if name in node]
         wants.append(" ".join([*words, " and ".join(bounds)]).strip())
     return " or ".join(dict.fromkeys(wants))
 
@@ -236,7 +240,7 @@ def _branches(node: dict[str, Any], schema: Mapping[str, Any]) -> list[dict[str,
 
 
 def _fitting(nodes: list[dict[str, Any]], table: object) -> list[dict[str, Any]]:
-    """Those branches of a union that a table was meant to be: same fixed values, then all needed keys."""
+    """Those branches of a union that a table was meant to be: same fixed keys, then all needed keys."""
     if len(nodes) == 1 or not isinstance(table, Mapping):
         return nodes
     fixed = [
@@ -245,7 +249,7 @@ def _fitting(nodes: list[dict[str, Any]], table: object) -> list[dict[str, Any]]
         if all(
             table.get(name, choice["const"]) == choice["const"]
             for name, choice in node.get("properties", {}).items()
-            if "const" in choice
+            if "const" in choice and name in node.get("required", ())
         )
     ]
     return [node for node in fixed if set(node.get("required", ())) <= set(table)] or fixed or nodes
