@@ -5,8 +5,9 @@ is the same on each and starts there when that lane's users are ready for it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from harness.workloads.step import History, LiveBackend, Session, Step, TaskSett
 
 LOST_AFTER = 10
 """So many hopeless calls in a row mean that a backend is gone; the run then drains."""
+
+SERVER_ERRORS = 5
+"""First digit of statuses that may pass."""
 
 AFTER_FAILURE_S = 1.0
 """A closed-loop user's pause after a failed task, so that a refusing backend is not hammered."""
@@ -174,7 +178,7 @@ class Engine:
             for run in self._runners():
                 group.create_task(run)
 
-    def _runners(self) -> Iterable[Awaitable[None]]:
+    def _runners(self) -> Iterable[Coroutine[Any, Any, None]]:
         load = self.job.load
         if isinstance(load, OpenLoad):
             return [self._arrivals(lane, load) for lane in self.lanes]
@@ -216,7 +220,7 @@ class Engine:
     def _due_ns(self, load: OpenLoad, row: str, start_ns: int) -> list[int]:
         """Lay the plan's offsets on the clock: the same on every backend, from the seed."""
         dice = np.random.default_rng(stream_seed(self.job.seed, f"{self.job.name}/arrivals/{row}"))
-        return (offsets_ns(load, dice) + start_ns).tolist()
+        return [start_ns + int(offset) for offset in offsets_ns(load, dice)]
 
     # --- sessions and tasks --------------------------------------------------------------------
 
@@ -255,15 +259,16 @@ class Engine:
         self,
         lane: Lane,
         setting: TaskSetting,
-        plan: Any,
+        plan: Any,  # noqa: ANN401 - a plan's type is its workload's own business
         history: History,
         *,
-        warm: bool,  # noqa: ANN401
+        warm: bool,
     ) -> History:
         """Run one task to its end, its limit or the cut, and record it whatever happens."""
         step = Step(setting, lane.backend, clock=self._clock, recorder=Watch(self, lane))
         lane.in_flight += 1
-        outcome, reason = TaskOutcome.CUT, "the run ended"
+        outcome: TaskOutcome = TaskOutcome.CUT
+        reason: str | None = "the run ended"
         try:
             async with asyncio.timeout(self.job.task_limit_s):
                 history = await self.job.workload.run(step, plan, history, self.job.parameters)
@@ -324,7 +329,7 @@ class Engine:
         self._kept.call(call, events)
         if call.outcome is CallOutcome.CUT:
             return
-        passing = call.status == 429 or (call.status or 0) >= 500
+        passing = call.status == HTTPStatus.TOO_MANY_REQUESTS or (call.status or 0) // 100 == SERVER_ERRORS
         if call.error is None or call.error.kind not in HOPELESS or passing:
             lane.failures = 0
             return

@@ -6,17 +6,28 @@ Light on imports, so that the simulators start as early as can be; `run` is impo
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.measure.cost import tokens_usd
-from harness.scenario import Backend, Kind, Scenario, is_loopback, load_scenario, with_overrides
+from harness.scenario import (
+    Backend,
+    Kind,
+    OpenLoad,
+    Scenario,
+    is_loopback,
+    load_scenario,
+    with_overrides,
+)
 from harness.simulator.process import SimulatorProcess, simulators
 from harness.simulator.profiles import profiles
 from harness.workloads import WORKLOADS, presets
 
 SIMULATOR_LOG = "HARNESS_SIMULATOR_LOG"
 """Environment variable: a file for the simulators' log of true send times."""
+
+PER_TASKS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +115,20 @@ def money_guard(scenario: Scenario, *, yes: bool) -> list[str]:
 
 
 def _estimate(name: str, backend: Backend, scenario: Scenario) -> str:
-    """One backend's calls, tokens and USD by the plan; of a run by time, per hundred tasks."""
-    load = scenario.load
-    entry = scenario.workloads[0]
+    """One backend's calls, tokens and USD by the plan; of a closed run by time, for each 100 tasks."""
+    load, entry = scenario.load, scenario.workloads[0]
     kind = WORKLOADS[entry.kind]
     planner = kind.planner(entry.parameters, seed=scenario.seed, name=entry.name)
-    tasks = load.tasks or _tasks_by_time(load)
-    calls, input_tokens, output_tokens = kind.estimate(planner, range(tasks or 100))
+    tasks = load.tasks
+    if tasks is None and isinstance(load, OpenLoad) and load.measure_s is not None:
+        tasks = ceil(load.tasks_per_s * load.measure_s)
+    calls, tokens_in, tokens_out = kind.estimate(planner, range(tasks or PER_TASKS))
     usd = "USD unknown"
     if backend.price is not None:
-        usd = f"about USD {tokens_usd(backend.price, input_tokens=input_tokens, cached_tokens=0, output_tokens=output_tokens):,.2f} if nothing is cached"
-    of = f"{tasks} tasks" if tasks else "each 100 tasks (the run goes by time)"
+        sum_usd = tokens_usd(backend.price, input_tokens=tokens_in, cached_tokens=0, output_tokens=tokens_out)
+        usd = f"about USD {sum_usd:,.2f} if nothing is cached"
+    of = f"{tasks} tasks" if tasks else f"each {PER_TASKS} tasks (the run goes by time)"
     return (
-        f"{name} is not on this machine; {of} make {calls:,} calls with {input_tokens:,} input"
-        f" and {output_tokens:,} output tokens: {usd}"
+        f"{name} is not on this machine: {of} and the warm-up before them; the tasks make {calls:,} calls"
+        f" with {tokens_in:,} input and {tokens_out:,} output tokens, {usd}"
     )

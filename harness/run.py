@@ -226,7 +226,8 @@ async def _reach(name: str, url: str, connect_s: float) -> None:
     else:
         return
     raise UnreachableError(
-        f"backends.{name}.url: cannot reach {parts.hostname}:{port}: {problem}; is the server up and the url right?"
+        f"backends.{name}.url: cannot reach {parts.hostname}:{port}: {problem};"
+        " is the server up, and the url right?"
     )
 
 

@@ -8,7 +8,7 @@ parallel pieces only the last one to end counts; that is what the task waited fo
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.measure.metrics.call import tpot_ns
+from harness.measure.metrics.recorded import call_tpot_ns
 from harness.records import CallRecord
 
 PARTS = ("decode", "reasoning", "ttft", "network", "tool", "agent", "limit", "retry", "client")
@@ -45,7 +45,7 @@ def call_piece(call: CallRecord) -> Piece:
     first = call.first_output_ns if call.first_output_ns is not None else call.done_ns
     ttft = max(0, first - call.sent_ns)
     network = min(call.network_ns, ttft)
-    tpot = tpot_ns(call)
+    tpot = call_tpot_ns(call)
     estimate = int((call.hidden_tokens or 0) * tpot) if tpot is not None else 0
     reasoning = min(estimate, ttft - network)
     rest = max(0, call.done_ns - first)

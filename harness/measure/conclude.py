@@ -10,7 +10,7 @@ from harness.measure.findings import call_findings, task_findings
 from harness.measure.metrics.task import start_lag_ns
 from harness.measure.summary import Kept, estimate, measured, workload_summary
 from harness.measure.verdict import judge
-from harness.records import CallRecord, Phase, StampClock, TaskRecord
+from harness.records import CallRecord, Phase, TaskRecord
 from harness.results import (
     BackendSummary,
     Estimate,
@@ -22,6 +22,7 @@ from harness.results import (
     Verdict,
     VerdictRecord,
 )
+from harness.values import StampClock
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.records import CallOutcome, CallRecord, StampClock, TaskOutcome, TaskRecord, TokenSource
+from harness.records import CallOutcome, CallRecord, TaskOutcome, TaskRecord, TokenSource
 from harness.results import Finding, FindingName
+from harness.values import StampClock
 
 ADVICE: Mapping[FindingName, str] = {
     FindingName.SIMULATED: "measure the real backends with `url` before you buy",
     FindingName.SHORTENED: "take the preset `coding` for real sizes",
     FindingName.UNCERTIFIED: "nothing has proved this machine's stamps yet",
     FindingName.CACHE_SALT_OFF: "earlier runs and other backends may have warmed the caches",
+    FindingName.WARM_UP: "their first wave met an empty server",
     FindingName.TOOL_TAIL_CUT: "raise `tool_s_max` to see what slow tools do to the speed-up",
     FindingName.LOOP_STAMPS: "take Linux, or read TTFT and gaps as upper bounds",
     FindingName.SHARED_READS: "several events came in one read: single gaps are bounds, not measurements",

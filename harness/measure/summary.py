@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from harness.measure import curve
 from harness.measure.breakdown import PARTS
-from harness.measure.metrics import call as call_metrics
+from harness.measure.metrics.recorded import call_tpot_ns, ttfo_ns, ttft_ns
 from harness.measure.metrics.task import task_time_ns
 from harness.records import CallOutcome, CallRecord, Phase, TaskOutcome, TaskRecord
 from harness.results import (
@@ -51,12 +51,12 @@ def workload_summary(kept: Kept, *, tier_asked: str | None) -> WorkloadSummary:
     """Summarise the measured tasks of one workload on one backend."""
     ok = [call for call in kept.calls if call.outcome is CallOutcome.OK]
     times = task_time(kept.tasks)
-    tpot = [value for value in map(call_metrics.tpot_of, ok) if value is not None]
+    tpot = [value for value in map(call_tpot_ns, ok) if value is not None]
     return WorkloadSummary(
         tasks=task_counts(kept.tasks, dropped=kept.dropped),
         task_time=times,
-        ttft_s=quantiles(_scaled(map(call_metrics.ttft_of, ok), 1e9), ok),
-        ttfo_s=quantiles(_scaled(map(call_metrics.ttfo_of, ok), 1e9), ok),
+        ttft_s=quantiles(_scaled(map(ttft_ns, ok), 1e9), ok),
+        ttfo_s=quantiles(_scaled(map(ttfo_ns, ok), 1e9), ok),
         gap_ms=quantiles(_gaps_ms(ok, kept.gaps_us), ok),
         tpot_ms=quantiles([value / 1e6 for value in tpot], ok),
         decode_tokens_per_s=estimate([1e9 / value for value in tpot if value > 0], 0.5, ok),
@@ -106,7 +106,7 @@ def estimate(
     """Give the smallest observed value with F >= q; without values say why there are none."""
     if len(values):
         return Estimate(value=float(np.quantile(values, q, method="inverted_cdf")), n=len(values))
-    hidden = any(call.warnings and "hidden_unknown" in call.warnings for call in calls)
+    hidden = any(call.hidden_tokens is None for call in calls)
     return Estimate(value=None, n=0, reason=Reason.HIDDEN if hidden else Reason.UNKNOWN)
 
 

@@ -85,7 +85,11 @@ def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[Call
         cached_tokens=usage.cached_tokens if usage else None,
         output_tokens=usage.output_tokens if usage else None,
         reasoning_tokens=usage.reasoning_tokens if usage else None,
-        hidden_tokens=hidden_tokens(answer),
+        hidden_tokens=hidden_tokens(
+            usage.reasoning_tokens if usage else None,
+            raw_reasoning=REASONING in answer.kinds,
+            summaries=answer.reasoning_summary,
+        ),
         token_source=token_source(answer),
         outcome=_outcome(error, cut=cut),
         status=timeline.status,
@@ -123,7 +127,7 @@ def read_sizes(high: Times, low: Times) -> list[int]:
         return []
     ends = np.flatnonzero(np.diff(high, append=high[-1] + 1))
     counts = np.diff(ends, prepend=-1)
-    return np.where(low[ends] == high[ends], counts, -counts).tolist()
+    return [int(size) for size in np.where(low[ends] == high[ends], counts, -counts)]
 
 
 def _events(call_id: str, answer: Answer, high: Times, sizes: list[int]) -> EventsRecord:

@@ -66,7 +66,7 @@ def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record
 
     The last line may be torn by a crash: it is left out. Any other bad line is a UsageError.
     """
-    from pydantic import TypeAdapter  # noqa: PLC0415 - only readers pay for it
+    from pydantic import TypeAdapter
 
     adapter = TypeAdapter(kind)
     lines = (folder / name).read_bytes().split(b"\n")

@@ -10,10 +10,12 @@ from rich.text import Text
 
 from harness.measure.findings import ADVICE
 from harness.records import TaskOutcome
-from harness.scenario import Scenario
 from harness.results import Estimate, Summary, VerdictRecord, WorkloadSummary
+from harness.scenario import Scenario
 
 BANNER = "simulated backends: a model, not a measurement"
+WHOLE_FROM = 100
+"""From here on numbers are shown without decimals."""
 PLAIN_EVERY = 10
 """Without a terminal, a line of progress after so many tasks of a backend."""
 
@@ -93,7 +95,8 @@ def print_answer(summary: Summary, verdict: VerdictRecord, *, title: str, folder
     for finding in summary.findings:
         where = "/".join(part for part in (finding.backend, finding.workload) if part)
         advice = ADVICE.get(finding.name, "")
-        console.print(f"* {where + ': ' if where else ''}{finding.detail}. {advice}", markup=False)
+        line = f"* {where + ': ' if where else ''}{finding.detail}{'; ' + advice if advice else ''}"
+        console.print(line, markup=False, soft_wrap=True)
     console.print()
     console.print(Text(f"verdict {verdict.verdict}", style="bold"))
     for reason in verdict.reasons:
@@ -113,9 +116,11 @@ def _table(columns: Mapping[str, WorkloadSummary]) -> Table:
 
 def _rows(results: list[WorkloadSummary]) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [("tasks measured", lambda r: str(r.tasks.scheduled))]
-    for outcome in ("completed", "failed", "timeout", "abandoned", "cut", "dropped"):
-        if outcome == "completed" or any(getattr(r.tasks, outcome) for r in results):
-            rows.append((f"  {outcome}", lambda r, o=outcome: str(getattr(r.tasks, o))))
+    rows += [
+        (f"  {outcome}", lambda r, o=outcome: str(getattr(r.tasks, o)))
+        for outcome in ("completed", "failed", "timeout", "abandoned", "cut", "dropped")
+        if outcome == "completed" or any(getattr(r.tasks, outcome) for r in results)
+    ]
     rows += [
         ("task time p50", lambda r: _number(r.task_time.p50_s, "s")),
         ("          p90", lambda r: _number(r.task_time.p90_s, "s")),
@@ -138,7 +143,8 @@ def _rows(results: list[WorkloadSummary]) -> list[tuple[str, Any]]:
 def _number(estimate: Estimate, unit: str) -> str:
     if estimate.value is None:
         return str(estimate.reason).replace("_", " ")
-    return f"{estimate.value:,.3g} {unit}" if estimate.value < 100 else f"{estimate.value:,.0f} {unit}"
+    digits = "#.3g" if estimate.value < WHOLE_FROM else ",.0f"
+    return f"{estimate.value:{digits}} {unit}"
 
 
 def _share(estimate: Estimate) -> str:

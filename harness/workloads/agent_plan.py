@@ -16,6 +16,9 @@ from harness.distributions import Distribution, Names
 from harness.tables import TABLE
 from harness.workloads.step import Session
 
+WITH_TOOLS = 2
+"""A task with tools has at least two calls; scaling does not turn one into a plain answer."""
+
 TOOL_CALL_TOKENS_MIN = 8
 """A call's name, braces and one argument; shorter ones are not JSON."""
 
@@ -155,9 +158,9 @@ class AgentPlanner:
     def _steps(self, dice: np.random.Generator, context: int) -> tuple[tuple[PlannedStep, ...], int]:
         """Draw the chain of calls; the last one has no tools. Also give the context after it."""
         parameters = self.parameters
-        drawn = parameters.calls.sample(dice)
-        scaled = drawn if drawn < 2 else max(2.0, drawn * parameters.calls_scale)
-        calls = min(parameters.calls_max, max(1, round(scaled)))
+        drawn = round(parameters.calls.sample(dice))
+        scaled = max(WITH_TOOLS, round(drawn * parameters.calls_scale)) if drawn >= WITH_TOOLS else 1
+        calls = min(parameters.calls_max, scaled)
         trigger = self._scaled(parameters.compaction.trigger_tokens.sample(dice))
         steps: list[PlannedStep] = []
         for index in range(calls):

@@ -6,7 +6,7 @@ never taken for tool or server time.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,7 +15,6 @@ from harness.errors import Interrupted
 from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
 from harness.measure.timeline import CallFacts, records_of
 from harness.records import (
-    CallOutcome,
     CallRecord,
     EventsRecord,
     Phase,
@@ -24,7 +23,7 @@ from harness.records import (
     ToolRecord,
 )
 from harness.values import Block, Exchange, Request, Role, Timeline, ToolCall
-from harness.wire import Dialect
+from harness.wire import Decoder, Dialect
 
 SALT_TOKENS = 8
 """Length of a salt: the same for everyone, so that salted prompts are equally long."""
@@ -280,11 +279,7 @@ class Step:
         return end_ns
 
 
-class _Answers(Protocol):
-    def answer(self, *, ended: bool) -> "Any": ...
-
-
-def _with_answer(timeline: Timeline, decoder: _Answers, *, ended: bool) -> Timeline:
+def _with_answer(timeline: Timeline, decoder: Decoder, *, ended: bool) -> Timeline:
     """Join what the decoder understood; a virtual exchange has brought its own answer."""
     if timeline.answer.high_ns:
         return timeline

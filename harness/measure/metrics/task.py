@@ -9,5 +9,5 @@ def task_time_ns(task: TaskRecord) -> int:
 
 
 def start_lag_ns(task: TaskRecord) -> int:
-    """Started - scheduled: how late the harness itself was."""
+    """Give started - scheduled: how late the harness itself was."""
     return task.started_ns - task.scheduled_ns

@@ -1,0 +1,25 @@
+"""Numbers of one call, from its record: nanoseconds, or None where the record does not tell."""
+
+from harness.measure.metrics.call import first_event_tokens, streamed_tokens, tpot_ns
+from harness.records import CallRecord
+
+
+def ttft_ns(call: CallRecord) -> int | None:
+    """First output event (reasoning counts, a role-only event does not) - sent."""
+    return None if call.first_output_ns is None else call.first_output_ns - call.sent_ns
+
+
+def ttfo_ns(call: CallRecord) -> int | None:
+    """First answer or tool output - sent."""
+    return None if call.first_answer_ns is None else call.first_answer_ns - call.sent_ns
+
+
+def call_tpot_ns(call: CallRecord) -> float | None:
+    """(last output - first output) / (streamed tokens - tokens of the first event)."""
+    if call.first_output_ns is None or call.last_output_ns is None:
+        return None
+    return tpot_ns(
+        call.last_output_ns - call.first_output_ns,
+        streamed=streamed_tokens(call.output_tokens, call.hidden_tokens),
+        first=first_event_tokens(call.first_event_tokens, call.hidden_tokens),
+    )

@@ -1,0 +1,127 @@
+"""A Timeline becomes records; bounds, reads and counts are checked against hand-made ones."""
+
+from array import array
+
+import pytest
+
+from harness.measure.timeline import CallFacts, records_of
+from harness.records import CallOutcome, Phase, TokenSource
+from harness.values import CallError, ErrorKind
+from tests.making import MS, a_timeline, an_answer, told
+
+FACTS = CallFacts(
+    call_id="b/w/0/1",
+    task_id="b/w/0",
+    k=0,
+    backend="b",
+    workload="w",
+    phase=Phase.MEASURE,
+    turn=1,
+    dialect="openai-chat",
+    transport="keep-alive",
+    scheduled_ns=100 * MS,
+    tier_asked=None,
+    output_asked=10,
+    output_control="max_tokens",
+    origin_ns=100 * MS,
+)
+
+
+def test_times_move_to_the_runs_axis_and_bounds_are_kept():
+    answer = an_answer([[200 * MS, 1], [220 * MS, 3], [240 * MS, 2]], exact=[True, True, False])
+    call, events = records_of(a_timeline(answer, sent_ns=110 * MS), FACTS, cut=False)
+    assert (call.sent_ns, call.first_output_ns, call.last_output_ns) == (10 * MS, 100 * MS, 140 * MS)
+    assert call.first_output_low_ns == 100 * MS  # alone in its read: exact
+    assert call.last_output_low_ns == 120 * MS  # its read went on behind it: the read before
+    assert events.reads == [1, 3, -2]
+    assert call.shared_read_events == 5
+    assert events.gaps_us == [0, 20_000, 0, 0, 20_000, 0]
+
+
+def test_the_first_reads_lower_bound_is_the_send():
+    answer = an_answer([[200 * MS, 2]])
+    call, _ = records_of(a_timeline(answer, sent_ns=110 * MS), FACTS, cut=False)
+    assert call.first_output_low_ns == 10 * MS
+
+
+def test_gaps_are_differences_of_rounded_times_so_that_sums_do_not_drift():
+    stamps = [100 * MS + i * 1333 for i in range(1, 3001)]
+    answer = an_answer([[stamp, 1] for stamp in stamps])
+    call, events = records_of(a_timeline(answer), FACTS, cut=False)
+    assert call.first_output_ns is not None
+    last_us = (call.first_output_ns + 500) // 1000 + sum(events.gaps_us)
+    assert abs(last_us * 1000 - (stamps[-1] - 100 * MS)) <= 500
+
+
+def test_m01_ttft_is_no_gap():
+    answer = an_answer([[400 * MS, 1], [420 * MS, 1], [440 * MS, 1]])
+    call, events = records_of(a_timeline(answer, sent_ns=100 * MS), FACTS, cut=False)
+    assert call.first_output_ns == 300 * MS
+    assert events.gaps_us[1:] == [20_000, 20_000]
+
+
+def test_kinds_and_first_answer():
+    answer = an_answer([[200 * MS, 1], [210 * MS, 1], [230 * MS, 1]], kinds="rrt")
+    call, events = records_of(a_timeline(answer), FACTS, cut=False)
+    assert call.first_output_ns == 100 * MS
+    assert call.first_answer_ns == 130 * MS
+    assert events.kinds == [("reasoning", 2), ("text", 1)]
+
+
+def test_reasoning_only_has_no_first_answer():
+    call, _ = records_of(a_timeline(an_answer([[200 * MS, 1]], kinds="r")), FACTS, cut=False)
+    assert call.first_answer_ns is None
+
+
+def test_tokens_an_event_are_kept_where_the_stream_tells_them():
+    answer = an_answer([[200 * MS, 1], [210 * MS, 1]], tokens=array("q", [1, 3]), usage=told(4))
+    call, events = records_of(a_timeline(answer), FACTS, cut=False)
+    assert call.token_source is TokenSource.EVENTS
+    assert events.tokens == [(1, 1), (3, 1)]
+    assert call.first_event_tokens == 1
+
+
+def test_unknown_tokens_are_null_not_zero():
+    call, events = records_of(a_timeline(an_answer([[200 * MS, 2]])), FACTS, cut=False)
+    assert call.output_tokens is None
+    assert call.token_source is TokenSource.UNKNOWN
+    assert events.tokens == [(None, 2)]
+
+
+def test_hidden_reasoning_is_what_usage_names_and_no_event_carried():
+    answer = an_answer([[200 * MS, 1], [300 * MS, 1]], usage=told(12, reasoning=10))
+    call, _ = records_of(a_timeline(answer), FACTS, cut=False)
+    assert call.hidden_tokens == 10
+
+
+def test_no_output_at_all():
+    call, events = records_of(a_timeline(an_answer([])), FACTS, cut=False)
+    assert call.first_output_ns is None
+    assert call.last_output_low_ns is None
+    assert (events.gaps_us, events.reads, events.kinds) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("transport", "said", "kind"),
+    [
+        pytest.param(
+            ErrorKind.RESET, ErrorKind.STREAM_ERROR, ErrorKind.STREAM_ERROR, id="the server's words"
+        ),
+        pytest.param(ErrorKind.RESET, ErrorKind.TRUNCATED, ErrorKind.RESET, id="the transport's end"),
+        pytest.param(None, ErrorKind.MALFORMED_EVENT, ErrorKind.MALFORMED_EVENT, id="the decoder's"),
+    ],
+)
+def test_one_failure_is_named(transport, said, kind):
+    answer = an_answer([[200 * MS, 1]], error=CallError(said, "said"))
+    error = None if transport is None else CallError(transport, "transport")
+    call, _ = records_of(a_timeline(answer, error=error), FACTS, cut=False)
+    assert call.outcome is CallOutcome.FAILED
+    assert call.error is not None
+    assert call.error.kind is kind
+
+
+def test_a_cut_call_has_no_error_of_its_own():
+    answer = an_answer([[200 * MS, 1]], error=CallError(ErrorKind.TRUNCATED, "said"))
+    call, _ = records_of(a_timeline(answer), FACTS, cut=True)
+    assert call.outcome is CallOutcome.CUT
+    assert call.error is None
