@@ -13,7 +13,7 @@ caller's generator. `Names` is for choices that are no numbers and has `pick(gen
 from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate, pairwise
-from math import exp, isfinite
+from math import exp, isfinite, log
 from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
@@ -111,7 +111,7 @@ class Quantiles(BaseModel):
         else:
             low, high = values[above - 1], values[above]
             part = (share - shares[above - 1]) / (shares[above] - shares[above - 1])
-            inside = low * (high / low) ** part if low > 0 else low + (high - low) * part
+            inside = exp(log(low) + (log(high) - log(low)) * part) if low > 0 else low + (high - low) * part
         return _kept(inside, self.min, self.max)
 
     def sample(self, generator: "Generator") -> float:

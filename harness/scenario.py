@@ -178,7 +178,10 @@ class Scenario(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of workload: the model of its parameters (frozen), and presets of them by name."""
+    """A kind of workload: the model of its parameters (`tables.TABLE`), and presets of them by name.
+
+    A parameter cannot be called `kind`, `preset`, `name` or `task_limit_s`: these are the entry's own.
+    """
 
     parameters: type[BaseModel]
     presets: Mapping[str, Mapping[str, object]]

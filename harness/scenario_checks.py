@@ -69,7 +69,7 @@ def _baseline(raw: Table, backends: Table) -> Iterator[Problem]:
     if baseline not in backends:
         yield Problem(at, no_such("backend", baseline, backends))
     elif len(backends) == 1:
-        yield Problem(at, f'there is no backend beside "{baseline}"; want one to compare with it')
+        yield Problem(at, f"there is no backend beside {shown(baseline)}; want one to compare with it")
 
 
 def _load(raw: Table) -> Iterator[Problem]:
@@ -91,7 +91,7 @@ def _workload_names(raw: Table) -> Iterator[Problem]:
             continue
         if name in first:
             path = ("workloads", i, "name") if "name" in entry else ("workloads", i)
-            text = f'the name "{name}" is taken by workloads[{first[name]}]; want a name of its own'
+            text = f"the name {shown(name)} is taken by workloads[{first[name]}]; want a name of its own"
             yield Problem(path, text)
         first.setdefault(name, i)
 
