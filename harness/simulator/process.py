@@ -37,8 +37,10 @@ class SimulatorProcess:
         while out and len(self._urls) < len(self._profiles):
             line = out.readline()
             if not line:
+                self._process.wait()
+                words = self._last_words()
                 self.stop()
-                raise UsageError(self._last_words())
+                raise UsageError(words)
             told = orjson.loads(line)
             self._urls[told["profile"]] = told["url"]
         return self._urls
@@ -57,7 +59,7 @@ class SimulatorProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
             if pipe:
                 pipe.close()
 
@@ -73,7 +75,6 @@ class SimulatorProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        self._errors.close()
 
 
 def simulators(
@@ -98,5 +99,8 @@ def simulators(
     if tls:
         command += ["--tls-cert", str(tls[0]), "--tls-key", str(tls[1])]
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process; a pipe could fill and block it
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+    # In a process group of its own: an interrupt from the keyboard must not end it before the run drains.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, process_group=0
+    )
     return SimulatorProcess(process, errors, profiles=names)

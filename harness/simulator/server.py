@@ -214,9 +214,10 @@ def _listen(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
-        raise UsageError(f"Cannot listen on port {port} of {HOST}: {error.strerror}.") from None
+        reason = error.strerror if isinstance(error, OSError) else "there are only 65535"
+        raise UsageError(f"Cannot listen on port {port} of {HOST}: {reason}.") from None
     return listener
 
 
@@ -229,6 +230,13 @@ def _certificate(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     except OSError as error:  # SSLError among them
         raise UsageError(f"Cannot use the certificate {cert}: {error}.") from None
     return context
+
+
+def _open_log(path: Path) -> StreamLog:
+    try:
+        return StreamLog(path)
+    except OSError as error:
+        raise UsageError(f"Cannot write the log {path}: {error.strerror}.") from None
 
 
 def _chosen(names: list[str]) -> list[Profile]:
@@ -292,15 +300,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse_arguments(arguments)
     try:
         chosen = _chosen(options.profile)
-        log = StreamLog(options.log) if options.log else None
+        log = _open_log(options.log) if options.log else None
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(PreciseSelector())) as runner:
             runner.run(_serve(options, chosen, log=log))
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    except OSError as error:
-        sys.stderr.write(f"Cannot write the log {options.log}: {error.strerror}.\n")
-        return UsageError.exit_code
     return 0
 
 

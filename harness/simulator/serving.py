@@ -32,11 +32,11 @@ Deliver = Callable[[int, bool], None]
 KINDS = tuple(EventKind)
 
 
-class PreciseSelector(selectors.EpollSelector):
+class PreciseSelector(selectors.DefaultSelector):
     """Epoll waits whole milliseconds, which is most of a token at 750/s; select waits microseconds."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for the epoll descriptor itself, then ask it without waiting."""
+        """Wait for the selector's own descriptor, then ask it without waiting."""
         if timeout is not None and timeout > 0:
             select([self.fileno()], [], [], timeout)
             timeout = 0

@@ -1,102 +1,17 @@
-"""The simulator as a process of its own, asked by OpenAI's SDK and by bare HTTP."""
+"""What a simulator answers, asked by OpenAI's SDK and by bare HTTP."""
 
 import asyncio
 import contextlib
-import http.client
 import itertools
 import json
-import os
-import signal
-import socket
-import ssl
-import subprocess
-import sys
 import time
-from urllib.parse import urlsplit
 
 import aiohttp
 import openai
 import pytest
-import trustme
 
-from harness.errors import UsageError
 from harness.simulator.process import simulators
-
-ULTRAFAST = "gpt-5.6-sol-ultrafast"
-B200 = "b200x8-gpt-oss-120b-trtllm"
-MODELS = {ULTRAFAST: "gpt-5.6-sol", B200: "gpt-oss-120b"}
-PATIENCE_S = 20
-
-
-class Server:
-    """The URLs and the log of a running simulator."""
-
-    def __init__(self, urls, log):
-        self.urls = urls
-        self._log = log
-
-    def client(self, profile, key="none"):
-        return openai.OpenAI(base_url=self.urls[profile], api_key=key, max_retries=0, timeout=PATIENCE_S)
-
-    def stats(self, profile):
-        connection, _ = connect(self.urls[profile])
-        with contextlib.closing(connection):
-            connection.request("GET", "/stats")
-            return json.load(connection.getresponse())
-
-    def logged(self, call_id):
-        """Wait for the line of a call: it is written after the client has seen the end."""
-        return eventually(lambda: next((line for line in self._lines() if line["call_id"] == call_id), None))
-
-    def _lines(self):
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
-
-
-def eventually(ask):
-    deadline = time.monotonic() + PATIENCE_S
-    while not (answer := ask()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-    return answer
-
-
-def connect(url, tls=None):
-    parts = urlsplit(url)
-    if tls:
-        return http.client.HTTPSConnection(parts.netloc, context=tls, timeout=PATIENCE_S), parts.path
-    return http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_S), parts.path
-
-
-def body(profile=B200, *, prompt="say it", **fields):
-    message = {"role": "user", "content": prompt}
-    return {"model": MODELS[profile], "messages": [message], "stream": True, **fields}
-
-
-def ask(connection, path, fields):
-    """Return the status and the decoded events, or the error, of one request on an open connection."""
-    connection.request("POST", f"{path}/chat/completions", json.dumps(fields))
-    response = connection.getresponse()
-    data = response.read()
-    if response.status != 200:
-        return response.status, json.loads(data)
-    frames = data.decode().split("\n\n")
-    assert frames[-2:] == ["data: [DONE]", ""]
-    return 200, [json.loads(frame.removeprefix("data: ")) for frame in frames[:-2]]
-
-
-def output_events(events):
-    """(kind, text) of each event that carries output, read apart from the code under test."""
-    found = []
-    for event in events:
-        for choice in event["choices"]:
-            delta = choice["delta"]
-            if delta.get("content"):
-                found.append(("text", delta["content"]))
-            if delta.get("reasoning"):
-                found.append(("reasoning", delta["reasoning"]))
-            functions = [call["function"] for call in delta.get("tool_calls", ())]
-            found += [("tool", function.get("name", "") + function["arguments"]) for function in functions]
-    return found
+from tests.integration.asking import B200, ULTRAFAST, Server, ask, body, connect, output_events
 
 
 @pytest.fixture(scope="module")
@@ -295,15 +210,6 @@ def test_sdk_raises_its_own_errors(server):
         assert "Not Found" in json.load(connection.getresponse())["error"]["message"]
 
 
-def test_a_key_is_wanted_when_one_is_set(monkeypatch):
-    monkeypatch.setenv("HARNESS_SIMULATOR_KEY", "sesame")
-    with simulators([B200]) as process:
-        one = Server(process.urls(), None)
-        with pytest.raises(openai.AuthenticationError):
-            one.client(B200, key="wrong").models.list()
-        assert [model.id for model in one.client(B200, key="sesame").models.list()] == ["gpt-oss-120b"]
-
-
 def test_a_connection_is_used_again_after_a_stream(server):
     connection, path = connect(server.urls[B200])
     with contextlib.closing(connection):
@@ -312,25 +218,6 @@ def test_a_connection_is_used_again_after_a_stream(server):
             assert ask(connection, path, body(max_tokens=5))[0] == 200
             ports.add(connection.sock.getsockname())
     assert len(ports) == 1
-
-
-def test_tls_streams_and_keeps_the_connection(tmp_path):
-    authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    certificate.cert_chain_pems[0].write_to_path(str(cert))
-    certificate.private_key_pem.write_to_path(str(key))
-    trust = ssl.create_default_context()
-    authority.configure_trust(trust)
-    with simulators([B200], tls=(cert, key)) as process:
-        url = process.urls()[B200]
-        assert url.startswith("https://")
-        connection, path = connect(url, trust)
-        with contextlib.closing(connection):
-            assert len(output_events(ask(connection, path, body(max_tokens=50))[1])) == 50
-            local = connection.sock.getsockname()
-            assert len(output_events(ask(connection, path, body(max_tokens=5))[1])) == 5
-            assert connection.sock.getsockname() == local
 
 
 def test_many_streams_at_once(server):
@@ -367,58 +254,3 @@ def test_a_client_that_leaves_frees_its_place(server):
     assert line["cancelled"]
     assert 0 < len(line["sends"]) < 100_000
     assert server.stats(B200)["active"] == 0
-
-
-def test_a_taken_port_is_named():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with (
-            simulators([B200], port=port) as process,
-            pytest.raises(UsageError, match=f"port {port} .*in use"),
-        ):
-            process.urls()
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        pytest.param({"profiles": ["nobody"]}, "nobody.*gpt-5.6-sol-standard", id="unknown profile"),
-        pytest.param({"profiles": [B200], "log": "/nowhere/log"}, "/nowhere/log", id="log in no folder"),
-    ],
-)
-def test_a_child_that_cannot_start_says_why(fields, words):
-    with simulators(**fields) as process, pytest.raises(UsageError, match=words):
-        process.urls()
-
-
-def test_stop_ends_open_streams_and_completes_the_log(tmp_path):
-    log = tmp_path / "sends.jsonl"
-    with simulators([B200], log=log) as process:
-        connection, path = connect(process.urls()[B200])
-        plan = {"call_id": "open", "output_tokens": 100_000}
-        connection.request("POST", f"{path}/chat/completions", json.dumps(body(x_plan=plan)))
-        connection.getresponse().read(2000)
-        process.stop()
-        connection.close()
-    [line] = [json.loads(line) for line in log.read_text().splitlines()]
-    assert line["call_id"] == "open"
-    assert line["cancelled"]
-
-
-def test_the_child_does_not_outlive_a_killed_parent():
-    script = (
-        "import time; from harness.simulator.process import simulators\n"
-        f"process = simulators([{B200!r}]); print(process.urls()[{B200!r}], flush=True); time.sleep(60)"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    with parent:
-        address = urlsplit(parent.stdout.readline())
-        os.kill(parent.pid, signal.SIGKILL)
-
-    def refused():
-        with socket.socket() as probe:
-            return probe.connect_ex((address.hostname, address.port)) != 0
-
-    assert eventually(refused)
