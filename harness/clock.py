@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import time
+from itertools import count
 from typing import Protocol
 
 monotonic_ns = time.monotonic_ns
@@ -36,11 +37,12 @@ class MachineClock:
 
 
 class HandClock:
-    """Stands still until `advance`; sleepers wake in the order of their times."""
+    """Stands still until `advance`; sleepers wake in the order of their times, then of their sleep."""
 
     def __init__(self, start_ns: int = 0) -> None:
         self._now = start_ns
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._lain_down = count()
 
     def now_ns(self) -> int:
         """Tell the time it was turned to."""
@@ -51,7 +53,7 @@ class HandClock:
         if at_ns <= self._now:
             return
         woken = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (at_ns, id(woken), woken))
+        heapq.heappush(self._sleepers, (at_ns, next(self._lain_down), woken))
         await woken
 
     async def advance(self, to_ns: int) -> None:

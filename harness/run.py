@@ -177,13 +177,11 @@ def _job(prepared: Prepared, run_id: str) -> Job:
 
 async def _connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStack) -> list[LiveBackend]:
     """Open an exchange for each backend; a backend that cannot be reached ends the run here."""
-    urls = prepared.simulators.urls() if prepared.simulators is not None else {}
+    simulated = iter(prepared.simulators.urls() if prepared.simulators is not None else ())
     live = []
     for name, backend in prepared.scenario.backends.items():
-        url = backend.url if backend.simulate is None else urls[backend.simulate]
-        if url is None:  # the scenario's own check: one of the two is there
-            raise UnreachableError(f"backends.{name}: neither url nor simulate")
-        if backend.simulate is None:
+        url = backend.url or next(simulated)
+        if backend.url is not None:
             await _reach(name, url, backend.limits.connect_s)
         dialect = DIALECTS[backend.dialect]
         headers = {"Authorization": f"Bearer {prepared.keys[name]}"} if name in prepared.keys else {}

@@ -26,10 +26,10 @@ class SimulatorProcess:
         self._process = process
         self._errors = errors
         self._profiles = profiles
-        self._urls: dict[str, str] = {}
+        self._urls: list[str] = []
 
-    def urls(self) -> dict[str, str]:
-        """Wait until all profiles are served; base URL (`http://127.0.0.1:PORT/v1`) by profile.
+    def urls(self) -> list[str]:
+        """Wait until all profiles are served; their base URLs (`http://127.0.0.1:PORT/v1`) in order.
 
         Raises UsageError with the child's sentence if it could not start.
         """
@@ -42,7 +42,7 @@ class SimulatorProcess:
                 self.stop()
                 raise UsageError(words)
             told = orjson.loads(line)
-            self._urls[told["profile"]] = told["url"]
+            self._urls.append(told["url"])
         return self._urls
 
     @property
@@ -85,11 +85,11 @@ def simulators(
     port: int = 0,
     tls: tuple[Path, Path] | None = None,
 ) -> SimulatorProcess:
-    """Start a server of `profiles` at once and do not wait for it.
+    """Start a server of `profiles` at once and do not wait for it; one named twice is two machines.
 
     log: file for true send times. port: of the first profile, 0 for any free ones. tls: certificate and key.
     """
-    names = list(dict.fromkeys(profiles))
+    names = list(profiles)
     command = [sys.executable, "-m", "harness.simulator.server", "--watch-stdin"]
     command += ["--seed", str(seed), "--port", str(port)]
     for name in names:

@@ -242,7 +242,7 @@ def _open_log(path: Path) -> StreamLog:
 def _chosen(names: list[str]) -> list[Profile]:
     if unknown := [name for name in names if name not in profiles()]:
         raise UsageError(f"No profile is called {', '.join(unknown)}; there are: {', '.join(profiles())}.")
-    return [profiles()[name] for name in dict.fromkeys(names)]
+    return [profiles()[name] for name in names]
 
 
 def _stop_at_end_of_stdin(stop: asyncio.Event) -> None:

@@ -18,7 +18,7 @@ from tests.integration.asking import B200, ULTRAFAST, Server, ask, body, connect
 def server(tmp_path_factory):
     log = tmp_path_factory.mktemp("simulator") / "sends.jsonl"
     with simulators([ULTRAFAST, B200], log=log, seed=7) as process:
-        yield Server(process.urls(), log)
+        yield Server(dict(zip((ULTRAFAST, B200), process.urls(), strict=True)), log)
 
 
 def test_sdk_reads_text_and_usage(server):

@@ -22,7 +22,7 @@ from tests.integration.asking import B200, ULTRAFAST, Server, ask, body, connect
 def test_a_key_is_wanted_when_one_is_set(monkeypatch):
     monkeypatch.setenv("HARNESS_SIMULATOR_KEY", "sesame")
     with simulators([B200]) as process:
-        one = Server(process.urls(), None)
+        one = Server({B200: process.urls()[0]}, None)
         with pytest.raises(openai.AuthenticationError):
             one.client(B200, key="wrong").models.list()
         assert [model.id for model in one.client(B200, key="sesame").models.list()] == ["gpt-oss-120b"]
@@ -37,7 +37,7 @@ def test_tls_streams_and_keeps_the_connection(tmp_path):
     trust = ssl.create_default_context()
     authority.configure_trust(trust)
     with simulators([B200], tls=(cert, key)) as process:
-        url = process.urls()[B200]
+        url = process.urls()[0]
         assert url.startswith("https://")
         connection, path = connect(url, trust)
         with contextlib.closing(connection):
@@ -71,6 +71,14 @@ def test_a_child_that_cannot_start_says_why(fields, words):
         process.urls()
 
 
+def test_one_profile_may_be_served_twice_each_a_machine_of_its_own():
+    with simulators([B200, ULTRAFAST, B200]) as process:
+        urls = process.urls()
+        assert len(set(urls)) == 3
+        models = [Server({B200: url}, None).client(B200).models.list().data[0].id for url in urls]
+    assert models == ["gpt-oss-120b", "gpt-5.6-sol", "gpt-oss-120b"]
+
+
 def test_the_seed_decides_how_tokens_are_grouped():
     def sizes(url):
         connection, path = connect(url)
@@ -81,14 +89,14 @@ def test_the_seed_decides_how_tokens_are_grouped():
 
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(simulators([ULTRAFAST], seed=seed)) for seed in (1, 1, 2)]
-        first, same, other = (sizes(process.urls()[ULTRAFAST]) for process in started)
+        first, same, other = (sizes(process.urls()[0]) for process in started)
     assert first == same != other
 
 
 def test_stop_ends_open_streams_and_completes_the_log(tmp_path):
     log = tmp_path / "sends.jsonl"
     with simulators([B200], log=log) as process:
-        connection, path = connect(process.urls()[B200])
+        connection, path = connect(process.urls()[0])
         plan = {"call_id": "open", "output_tokens": 100_000}
         connection.request("POST", f"{path}/chat/completions", json.dumps(body(x_plan=plan)))
         connection.getresponse().read(2000)
@@ -102,7 +110,7 @@ def test_stop_ends_open_streams_and_completes_the_log(tmp_path):
 def test_the_child_does_not_outlive_a_killed_parent():
     script = (
         "import time; from harness.simulator.process import simulators\n"
-        f"process = simulators([{B200!r}]); print(process.urls()[{B200!r}], flush=True); time.sleep(60)"
+        f"process = simulators([{B200!r}]); print(process.urls()[0], flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     with parent:

@@ -1,0 +1,274 @@
+"""The engine on a clock turned by hand: phases, pairs, pacing, drain, cut, giving up."""
+
+import asyncio
+import itertools
+from collections import Counter
+
+import pytest
+
+from harness.clock import HandClock, MachineClock
+from harness.engine import AFTER_FAILURE_S, LOST_AFTER, Engine, Job
+from harness.engine import Kept as KeptTo
+from harness.records import CallOutcome, Phase, TaskOutcome
+from harness.scenario import ClosedLoad, OpenLoad
+from harness.values import CallError, ErrorKind
+from harness.workloads import WORKLOADS, presets
+from tests.playing import Kept, Played, S, a_backend
+
+NO_WAITS = {"agent_s": {"value": 0.0}, "calls": {"value": 1}}
+
+
+def a_job(load, *, limit_s=1000.0, preset="demo", **changed):
+    kind = WORKLOADS["agent"]
+    parameters = kind.parameters.model_validate({**presets("agent")[preset], **NO_WAITS, **changed})
+    return Job(
+        name="w",
+        preset=preset,
+        workload=kind,
+        parameters=parameters,
+        planner=kind.planner(parameters, seed=7, name="w"),
+        warm_up_planner=kind.planner(parameters, seed=7, name="w", sequence="warm-up"),
+        task_limit_s=limit_s,
+        load=load,
+        seed=7,
+        run_id="run",
+        salted=True,
+    )
+
+
+def play(load, *exchanges, until_s=10_000, stops=(), clock=None, **job):
+    """Run to the end, turning the clock by hand; `stops`: seconds at which Ctrl-C is pressed."""
+    clock = clock or HandClock()
+    kept = Kept()
+
+    async def go():
+        made = [exchange(clock) for exchange in exchanges]
+        backends = [a_backend(one, name=f"b{i}") for i, one in enumerate(made)]
+        engine = Engine(a_job(load, **job), backends, clock=clock, kept=KeptTo(kept.call, kept.task))
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(engine.run())
+            for at in stops:
+                await clock.advance(round(at * S))
+                engine.stop()
+            while not running.done() and clock.now_ns() < until_s * S:
+                await clock.advance(clock.now_ns() + S // 10)
+            assert running.done(), "the run did not end"
+        return engine
+
+    return asyncio.run(go()), kept
+
+
+def taking(seconds, **said):
+    return lambda clock: Played(clock, seconds=lambda _: seconds, **said)
+
+
+def closed(**said):
+    return ClosedLoad.model_validate({"kind": "closed", "users": 2, **said})
+
+
+def of(kept, *, backend="b0", phase=None):
+    return [t for t in kept.tasks if t.backend == backend and (phase is None or t.phase in phase)]
+
+
+MEASURED = (Phase.MEASURE, Phase.TAIL)
+
+
+def test_both_backends_get_the_same_row_of_tasks():
+    _, kept = play(closed(tasks=20), taking(1.0), taking(0.1))
+    for name in ("b0", "b1"):
+        assert sorted(task.k for task in of(kept, backend=name)) == list(range(20))
+    assert {t.outcome for t in kept.tasks} == {TaskOutcome.COMPLETED}
+
+
+def test_users_start_along_the_ramp():
+    _, kept = play(closed(users=4, ramp_s=2, tasks=4), taking(10.0))
+    assert sorted(t.scheduled_ns / S for t in kept.tasks) == [0, 0.5, 1.0, 1.5]
+
+
+def test_warm_up_has_its_own_row_and_the_measured_one_starts_at_nought():
+    _, kept = play(closed(warm_up_s=5, tasks=6), taking(2.0))
+    warm, measured = of(kept, phase=[Phase.WARM_UP]), of(kept, phase=MEASURED)
+    assert [t.k for t in warm] == list(range(6))  # 2 users: at 0, 2 and 4 s
+    assert [t.k for t in measured] == list(range(6))
+    assert min(t.scheduled_ns for t in measured) == 6 * S  # they first finish their warm-up task
+    assert {t.task_id for t in warm}.isdisjoint(t.task_id for t in measured)
+
+
+def test_a_run_by_time_counts_what_started_in_measure_whatever_phase_it_ends_in():
+    engine, kept = play(closed(measure_s=10, drain_s=30), taking(4.0))
+    assert len(kept.tasks) == 6  # at 0, 4 and 8 s; the last two end at 12 s, in drain
+    assert {t.phase for t in kept.tasks} == {Phase.MEASURE}
+    assert {t.outcome for t in kept.tasks} == {TaskOutcome.COMPLETED}
+    assert engine.phases["drain"] == 10 * S
+
+
+def test_tasks_open_after_the_drain_are_written_as_cut():
+    _, kept = play(closed(measure_s=10, drain_s=1), taking(4.0))
+    cut = [t for t in kept.tasks if t.outcome is TaskOutcome.CUT]
+    assert len(cut) == 2
+    assert all(t.ended_ns == 11 * S for t in cut)
+    assert [c.outcome for c in kept.calls].count(CallOutcome.CUT) == 2
+
+
+def test_a_run_by_tasks_marks_the_tail_after_the_first_user_ran_dry():
+    def slow_last(clock):
+        seconds = iter([1, 1, 1, 9])
+        return Played(clock, seconds=lambda _: next(seconds))
+
+    _, kept = play(closed(tasks=4), slow_last)
+    assert [t.phase for t in kept.tasks] == [Phase.MEASURE] * 3 + [Phase.TAIL]
+
+
+def test_a_task_at_its_limit_is_a_timeout_and_its_call_is_cut():
+    # the limit is the loop's own timer, so this one runs on the machine's clock
+    _, kept = play_real(closed(users=1, tasks=1), taking(5.0), limit_s=0.05)
+    assert [t.outcome for t in kept.tasks] == [TaskOutcome.TIMEOUT]
+    assert kept.tasks[0].reason == "not done after 0.05 s"
+    assert [c.outcome for c in kept.calls] == [CallOutcome.CUT]
+
+
+def play_real(load, *exchanges, **job):
+    clock, kept = MachineClock(), Kept()
+
+    async def go():
+        backends = [a_backend(one(clock), name=f"b{i}") for i, one in enumerate(exchanges)]
+        engine = Engine(a_job(load, **job), backends, clock=clock, kept=KeptTo(kept.call, kept.task))
+        await engine.run()
+        return engine
+
+    return asyncio.run(go()), kept
+
+
+def test_ctrl_c_once_drains():
+    engine, kept = play(closed(tasks=100, drain_s=30), taking(4.0), stops=[5.0])
+    assert engine.interrupted
+    assert [t.outcome for t in kept.tasks] == [TaskOutcome.COMPLETED] * 4
+    assert max(t.ended_ns for t in kept.tasks) == 8 * S
+
+
+def test_ctrl_c_twice_cuts():
+    _, kept = play(closed(tasks=100, drain_s=30), taking(4.0), stops=[5.0, 6.0])
+    assert Counter(t.outcome for t in kept.tasks) == {TaskOutcome.COMPLETED: 2, TaskOutcome.CUT: 2}
+    assert max(t.ended_ns for t in kept.tasks) == 6 * S
+
+
+def test_alternate_gives_one_set_of_users_both_backends_in_an_order_from_the_seed():
+    _, kept = play(closed(users=1, tasks=20, pairing="alternate"), taking(1.0), taking(1.0))
+    ordered = sorted(kept.tasks, key=lambda t: t.scheduled_ns)
+    firsts = [ordered[2 * k].backend for k in range(20)]
+    assert [t.k for t in ordered] == [k for k in range(20) for _ in range(2)]
+    assert set(firsts) == {"b0", "b1"}
+    assert all(a.ended_ns <= b.scheduled_ns for a, b in itertools.pairwise(ordered))
+
+
+def test_sessions_keep_think_time_between_their_tasks_out_of_task_time():
+    changed = {
+        "session_tasks": {"value": 3},
+        "session_tasks_max": 3,
+        "think_s": {"value": 50.0},
+    }
+    _, kept = play(closed(users=1, tasks=6), taking(2.0), **changed)
+    assert [t.scheduled_ns / S for t in kept.tasks] == [0, 52, 104, 106, 158, 210]
+    assert all(t.ended_ns - t.scheduled_ns == 2 * S for t in kept.tasks)
+    assert [t.session for t in kept.tasks] == [0, 0, 0, 1, 1, 1]
+
+
+# --- open load -----------------------------------------------------------------------------------
+
+
+def open_load(**said):
+    return OpenLoad.model_validate({"kind": "open", "arrivals": "constant", "tasks_per_s": 10.0, **said})
+
+
+def test_open_load_starts_on_the_plan_whatever_became_of_earlier_tasks():
+    _, kept = play(open_load(tasks=50), taking(30.0))
+    assert sorted(t.scheduled_ns for t in kept.tasks) == [k * S // 10 for k in range(50)]
+
+
+def test_poisson_arrivals_are_the_same_on_every_backend():
+    _, kept = play(open_load(arrivals="poisson", tasks=200), taking(1.0), taking(0.2))
+    times = [sorted((t.k, t.scheduled_ns) for t in of(kept, backend=name)) for name in ("b0", "b1")]
+    assert times[0] == times[1]
+
+
+def test_open_load_warms_up_with_arrivals_of_its_own():
+    _, kept = play(open_load(tasks=20, warm_up_s=3), taking(0.5))
+    assert len(of(kept, phase=[Phase.WARM_UP])) == 30
+    measured = of(kept, phase=MEASURED)
+    assert [t.k for t in measured] == list(range(20))
+    assert min(t.scheduled_ns for t in measured) == 3 * S
+
+
+def test_l15_what_was_never_sent_is_counted_and_sends_do_not_leak_behind_the_end():
+    # asked 100/s for 30 s; the server manages 40/s: 20 in flight of 0.5 s each
+    load = open_load(tasks_per_s=100.0, measure_s=30, in_flight_max=20)
+    engine, kept = play(load, taking(0.5))
+    lane = engine.lanes[0]
+    assert len(kept.tasks) + lane.dropped == 3000
+    assert len(kept.tasks) / 30 == pytest.approx(40, rel=0.05)
+    assert lane.dropped == pytest.approx(1800, rel=0.05)
+    assert max(t.started_ns for t in kept.tasks) < 30 * S
+
+
+def test_l01_the_rate_asked_is_the_rate_achieved_though_each_send_costs_work():
+    # 2,000 Poisson arrivals at 200/s with 0.5 ms of work per send, on the real clock. A plan of 2,000
+    # has a sampling error of 2.2 % (arrivals.py), so what was achieved is held against the plan
+    class Working(Played):
+        async def __call__(self, request, on_read):
+            until = self.clock.now_ns() + 500_000
+            while self.clock.now_ns() < until:
+                pass
+            return await super().__call__(request, on_read)
+
+    load = open_load(arrivals="poisson", tasks_per_s=200.0, tasks=2000)
+    _, kept = play_real(load, lambda clock: Working(clock, seconds=lambda _: 0.01))
+    planned = sorted(t.scheduled_ns for t in kept.tasks)
+    started = sorted(c.sent_ns for c in kept.calls)
+    asked = (len(planned) - 1) / (planned[-1] - planned[0])
+    achieved = (len(started) - 1) / (started[-1] - started[0])
+    assert achieved == pytest.approx(asked, rel=0.01)
+    lags = [t.started_ns - t.scheduled_ns for t in kept.tasks]
+    halves = [sorted(lags[:1000])[500], sorted(lags[1000:])[500]]
+    assert halves[1] < halves[0] + 20_000_000  # not growing
+
+
+def test_l05_the_first_wave_is_left_out_by_a_hand_over_without_drain():
+    # 64 users in front of a serial prefill of 20 ms: the first wave waits 0.02 .. 1.28 s, then all 1.28
+    load = closed(users=64, warm_up_s=2, tasks=640)
+    _, kept = play(load, taking(0.02, one_at_a_time=True))
+    waits = [(t.ended_ns - t.scheduled_ns) / S for t in of(kept, phase=[Phase.MEASURE])]
+    assert sorted(waits)[len(waits) // 100] == pytest.approx(1.28)
+    assert sorted(waits)[-1 - len(waits) // 100] == pytest.approx(1.28)
+    assert len(of(kept, phase=[Phase.WARM_UP])) >= 64
+
+
+# --- what fails ----------------------------------------------------------------------------------
+
+
+def refusing(kind, message, status=None):
+    def make(clock):
+        return Played(clock, seconds=lambda _: 0.01, error=CallError(kind, message))
+
+    return make
+
+
+def test_a_backend_that_refuses_every_call_is_given_up_and_nothing_is_lost():
+    engine, kept = play(closed(users=4, tasks=1000), refusing(ErrorKind.CONNECT, "refused"), taking(1.0))
+    assert engine.lanes[0].lost == f"{LOST_AFTER} calls in a row failed, the last: refused"
+    assert engine.lanes[1].lost is None
+    assert LOST_AFTER <= len(of(kept)) <= LOST_AFTER + 4
+    assert {t.outcome for t in of(kept)} == {TaskOutcome.FAILED}
+    assert all(t.outcome is TaskOutcome.COMPLETED for t in of(kept, backend="b1"))
+
+
+def test_a_failing_user_pauses_so_that_the_server_is_not_hammered():
+    _, kept = play(closed(users=1, tasks=4), refusing(ErrorKind.STREAM_ERROR, "overloaded"))
+    starts = [t.scheduled_ns / S for t in kept.tasks]
+    pauses = [b - a for a, b in itertools.pairwise(starts)]
+    assert pauses == pytest.approx([0.01 + AFTER_FAILURE_S] * 3)
+
+
+def test_failures_that_may_pass_do_not_end_the_run():
+    engine, kept = play(closed(users=1, tasks=30), refusing(ErrorKind.STREAM_ERROR, "overloaded"))
+    assert engine.lanes[0].lost is None
+    assert len(kept.tasks) == 30
