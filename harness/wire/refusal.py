@@ -21,7 +21,7 @@ def refusal(*, status: int, content_type: str | None, body: bytes, answer_keys: 
     `answer_keys` are the top-level keys of the dialect's complete, unstreamed answer.
     """
     parsed = parse(body)
-    said = error_message(parsed) or snippet(body)
+    said = (error_message(parsed) or snippet(body)).removesuffix(f" ({status})")
     if status >= _REFUSED:
         return CallError(ErrorKind.HTTP_ERROR, f"HTTP {status}: {said}" if said else f"HTTP {status}")
     if status >= _REDIRECT:
