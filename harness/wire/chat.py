@@ -263,16 +263,16 @@ class Decoder:
         if "completion_tokens" in usage or "prompt_tokens" in usage:
             self._usage = usage
         if isinstance(tier := usage.get("service_tier"), str):
-            self._tier = tier
+            self._tier = joined([tier])
 
     def _facts(self, event: dict[str, Any]) -> None:
         if self._request_id is None and isinstance(id_ := event.get("id"), str):
-            self._request_id = id_ or None
+            self._request_id = joined([id_]) or None
         if isinstance(tier := event.get("service_tier"), str):
-            self._tier = tier
+            self._tier = joined([tier])
 
     def _finish(self, state: ChoiceState, choice: dict[str, Any]) -> None:
-        state.finish_reason = str(choice["finish_reason"])
+        state.finish_reason = joined([str(choice["finish_reason"])])
         if state.finish_reason == "error":
             said = refusals.error_message(choice) or "the server ended the answer with finish_reason error"
             self._fail(ErrorKind.STREAM_ERROR, said)

@@ -61,5 +61,6 @@ def _dump(value: object) -> str:
 
 def _clean(text: str) -> str:
     """One line of bounded length, with nothing in it that looks like a key."""
+    text = text.encode("utf-8", "replace").decode()
     line = " ".join(_SECRETS.sub(r"\1…", text[: 4 * MAX_MESSAGE]).split())
     return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"

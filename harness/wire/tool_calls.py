@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 
 from harness.values import ToolCall
+from harness.wire.payload import joined
 
 
 class _Fragments:
@@ -53,7 +54,7 @@ class ToolCalls:
     def whole(self) -> tuple[ToolCall, ...]:
         """Return what was called, as far as it came."""
         calls = self._calls or ([self._old] if self._old else [])
-        return tuple(ToolCall(c.id, c.name, "".join(c.arguments)) for c in calls)
+        return tuple(ToolCall(joined([c.id]), joined([c.name]), joined(c.arguments)) for c in calls)
 
     def _find(self, index: object, id_: str, name: str) -> _Fragments:
         """Find the call that a fragment belongs to; a new one if it begins one."""
