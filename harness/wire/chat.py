@@ -28,8 +28,9 @@ from harness.values import (
 from harness.wire import refusal as refusals
 from harness.wire.bounds import UNTOLD, Bounds
 from harness.wire.choice import KIND, TEXT, TOOL, ChoiceState
-from harness.wire.payload import count, joined, parse
+from harness.wire.payload import joined, parse
 from harness.wire.sse import MAX_EVENT_BYTES, FrameReader
+from harness.wire.usage import count, usage_of
 from harness.wire.words import BlockTexts
 
 STREAM_TYPES = ("text/event-stream",)
@@ -262,16 +263,16 @@ class Decoder:
         if "completion_tokens" in usage or "prompt_tokens" in usage:
             self._usage = usage
         if isinstance(tier := usage.get("service_tier"), str):
-            self._tier = tier
+            self._tier = joined([tier])
 
     def _facts(self, event: dict[str, Any]) -> None:
         if self._request_id is None and isinstance(id_ := event.get("id"), str):
-            self._request_id = id_ or None
+            self._request_id = joined([id_]) or None
         if isinstance(tier := event.get("service_tier"), str):
-            self._tier = tier
+            self._tier = joined([tier])
 
     def _finish(self, state: ChoiceState, choice: dict[str, Any]) -> None:
-        state.finish_reason = str(choice["finish_reason"])
+        state.finish_reason = joined([str(choice["finish_reason"])])
         if state.finish_reason == "error":
             said = refusals.error_message(choice) or "the server ended the answer with finish_reason error"
             self._fail(ErrorKind.STREAM_ERROR, said)
@@ -290,7 +291,7 @@ class Decoder:
         self._bounds.close()
         main, bounds = self._choices[0], self._bounds
         error = self._error or self._flaw(ended=ended)
-        usage = _usage(self._usage)
+        usage = usage_of(self._usage)
         several = len(self._choices) > 1
         untold = array("q", [UNTOLD]) * len(bounds.high_ns)
         return Answer(
@@ -338,18 +339,6 @@ class Decoder:
         if came:
             return CallError(ErrorKind.TRUNCATED, "the stream ended without a finish_reason or [DONE]")
         return CallError(ErrorKind.EMPTY_RESPONSE, "the stream ended without any output")
-
-
-def _usage(told: dict[str, Any]) -> Usage | None:
-    """Other spellings are other dialects; a number that is not told stays None."""
-    incoming, outgoing = told.get("prompt_tokens_details"), told.get("completion_tokens_details")
-    usage = Usage(
-        input_tokens=count(told.get("prompt_tokens")),
-        output_tokens=count(told.get("completion_tokens")),
-        cached_tokens=count(incoming.get("cached_tokens")) if isinstance(incoming, dict) else None,
-        reasoning_tokens=count(outgoing.get("reasoning_tokens")) if isinstance(outgoing, dict) else None,
-    )
-    return None if usage == Usage() else usage
 
 
 def _warnings(usage: Usage | None, finish_reason: str | None) -> tuple[str, ...]:

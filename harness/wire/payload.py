@@ -25,11 +25,6 @@ def joined(pieces: list[str]) -> str:
     return text
 
 
-def count(value: object) -> int | None:
-    """Take a number of tokens; None if it is no such number."""
-    return value if type(value) is int and value >= 0 else None
-
-
 def _lenient(payload: bytes) -> object:
     """Read what orjson refuses and official SDKs take: NaN, and half of a character in an escape."""
     try:

@@ -21,7 +21,7 @@ def refusal(*, status: int, content_type: str | None, body: bytes, answer_keys: 
     `answer_keys` are the top-level keys of the dialect's complete, unstreamed answer.
     """
     parsed = parse(body)
-    said = error_message(parsed) or snippet(body)
+    said = (error_message(parsed) or snippet(body)).removesuffix(f" ({status})")
     if status >= _REFUSED:
         return CallError(ErrorKind.HTTP_ERROR, f"HTTP {status}: {said}" if said else f"HTTP {status}")
     if status >= _REDIRECT:
@@ -61,5 +61,6 @@ def _dump(value: object) -> str:
 
 def _clean(text: str) -> str:
     """One line of bounded length, with nothing in it that looks like a key."""
+    text = text.encode("utf-8", "replace").decode()
     line = " ".join(_SECRETS.sub(r"\1…", text[: 4 * MAX_MESSAGE]).split())
     return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"

@@ -5,21 +5,23 @@ from typing import Any
 import orjson
 
 from harness.values import ToolCall
+from harness.wire.payload import joined
 
 
 class _Fragments:
     """One call while it grows."""
 
-    __slots__ = ("arguments", "id", "name")
+    __slots__ = ("arguments", "id", "name", "place")
 
-    def __init__(self) -> None:
+    def __init__(self, place: int) -> None:
+        self.place = place
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
 
 
 class ToolCalls:
-    """The tool calls of one choice, in the order in which they began.
+    """The tool calls of one choice, in the order of their indices, else in the order they began in.
 
     Servers differ: fragments come with an index, without one, or all with index 0; id and name once
     or in every fragment; the old `function_call` instead, or as a double of `tool_calls`.
@@ -47,20 +49,20 @@ class ToolCalls:
         """Take a delta's `function_call`; it says nothing new once `tool_calls` came."""
         if self._calls:
             return False
-        self._old = self._old or _Fragments()
+        self._old = self._old or _Fragments(0)
         return _grow(self._old, "", function)
 
     def whole(self) -> tuple[ToolCall, ...]:
         """Return what was called, as far as it came."""
-        calls = self._calls or ([self._old] if self._old else [])
-        return tuple(ToolCall(c.id, c.name, "".join(c.arguments)) for c in calls)
+        calls = sorted(self._calls, key=lambda call: call.place) or ([self._old] if self._old else [])
+        return tuple(ToolCall(joined([c.id]), joined([c.name]), joined(c.arguments)) for c in calls)
 
     def _find(self, index: object, id_: str, name: str) -> _Fragments:
         """Find the call that a fragment belongs to; a new one if it begins one."""
         if type(index) is int:
             known = self._by_index.get(index)
             if known is None or (name and id_ and known.id and id_ != known.id):
-                known = self._by_index[index] = self._begin()
+                known = self._by_index[index] = self._begin(index)
             self._current = known
             return known
         current = self._current
@@ -68,11 +70,11 @@ class ToolCalls:
             current = next((call for call in self._calls if call.id == id_), None)
         elif current and name and (name != current.name or _is_json("".join(current.arguments))):
             current = None
-        self._current = current or self._begin()
+        self._current = current or self._begin(None)
         return self._current
 
-    def _begin(self) -> _Fragments:
-        call = _Fragments()
+    def _begin(self, index: int | None) -> _Fragments:
+        call = _Fragments(len(self._calls) if index is None else index)
         self._calls.append(call)
         return call
 

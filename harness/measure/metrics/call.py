@@ -43,9 +43,9 @@ def first_event_tokens(told: int | None, hidden: int | None) -> int:
 def tpot_ns(span_ns: int | None, *, streamed: int | None, first: int) -> float | None:
     """Return time per output token: span / (streamed - first).
 
-    span = last output - first output, streamed tokens of the call, `first` tokens of its first
-    event, which came before the span began. None with one event, or no tokens after the first event.
+    span = last output - first output, None unless there are two events; streamed tokens of the call;
+    `first` tokens of its first event, which came before the span began. None if none came after it.
     """
-    if span_ns is None or streamed is None or span_ns <= 0 or streamed <= first:
+    if span_ns is None or streamed is None or streamed <= first:
         return None
     return span_ns / (streamed - first)
