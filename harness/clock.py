@@ -5,7 +5,6 @@ import heapq
 import time
 from typing import Protocol
 
-
 monotonic_ns = time.monotonic_ns
 """CLOCK_MONOTONIC in nanoseconds, for the socket, which asks for it at every read."""
 

@@ -8,6 +8,7 @@ compression. It does not resend: aiohttp repeats idempotent methods only, and a 
 import asyncio
 import io
 import resource
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,7 +25,7 @@ from yarl import URL
 from harness.client.failures import explain
 from harness.client.reception import Reception
 from harness.client.sink import receive
-from harness.client.stamped_socket import stamped
+from harness.client.stamped_socket import StampedSocket, stamped
 from harness.client.watchdog import TimeLimits, Watchdog
 from harness.clock import Clock
 from harness.errors import Interrupted
@@ -39,6 +40,7 @@ LINGER_S = 0.25
 """How long the rest of a body may take after the DONE mark before its connection is closed."""
 
 _IDLE_S = 3600.0  # a task thinks for minutes: the server, not a pool, says when a connection is too old
+_STAMPS_BEGIN_S = 0.01
 _BYTES_AS_THEY_ARE = 1 << 20  # above, aiohttp wants a file, which it sends in pieces
 
 _HEADERS = {
@@ -89,9 +91,13 @@ class HttpExchange:
         self._sink = sink
         self._lingering: dict[aiohttp.ClientResponse, asyncio.TimerHandle] = {}
         self._session: aiohttp.ClientSession
+        self._asking: StampedSocket
 
     async def __aenter__(self) -> Self:
         raise_file_limit()
+        # the kernel stamps only while some socket asks, and takes a moment to begin: this one always asks
+        self._asking = stamped((socket.AF_INET, socket.SOCK_STREAM, 0, "", ()))
+        await asyncio.sleep(_STAMPS_BEGIN_S)
         fresh = self._endpoint.transport == "new-connection"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -114,6 +120,7 @@ class HttpExchange:
         for response in tuple(self._lingering):
             self._leave(response, close=True)
         await self._session.close()
+        self._asking.close()
 
     async def __call__(self, request: Request, on_read: OnRead) -> Timeline:
         """Send `request` and feed the body to `on_read` until it says DONE or the body ends.

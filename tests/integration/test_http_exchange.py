@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import ssl
 import sys
 import time
@@ -557,14 +558,45 @@ def test_tls_records_cut_anywhere_give_the_same_bytes(tls, piece_bytes):
 
     async def main():
         origin = answer(STREAM_HEAD, *events, DONE + LAST_CHUNK)
-        async with serve(origin, tls[0]) as port, serve(relay(port, piece_bytes)) as relay_port:
-            async with exchange(relay_port, tls=tls[1]) as send:
-                listener = Listener()
-                return await send(REQUEST, listener), listener
+        async with (
+            serve(origin, tls[0]) as port,
+            serve(relay(port, piece_bytes)) as relay_port,
+            exchange(relay_port, tls=tls[1]) as send,
+        ):
+            listener = Listener()
+            return await send(REQUEST, listener), listener
 
     timeline, listener = asyncio.run(main())
     assert timeline.error is None
     assert listener.events == [b"data: %d" % i for i in range(20)]
+
+
+@linux
+def test_new_connections_are_stamped_by_the_kernel_one_after_the_other():
+    async def main():
+        handler = answer(STREAM_HEAD, DONE + LAST_CHUNK)
+        async with serve(handler) as port, exchange(port, transport="new-connection") as send:
+            await send(REQUEST, Listener())
+            await asyncio.sleep(0.1)  # the first connection is closed now, and the kernel asked by none
+            return [await send(REQUEST, Listener()) for _ in range(10)]
+
+    assert {timeline.clock for timeline in asyncio.run(main())} == {StampClock.KERNEL}
+
+
+def test_running_out_of_files_is_the_clients_fault():
+    async def main():
+        async with serve(answer()) as port, exchange(port) as send:
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            assert soft == hard  # raised when the exchange was opened
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            try:
+                return await send(REQUEST, Listener())
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    timeline = asyncio.run(main())
+    assert timeline.error.kind is ErrorKind.CLIENT_RESOURCE
+    assert timeline.error.message == "this machine ran out of sockets: Too many open files"
 
 
 @both_ways
