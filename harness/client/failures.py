@@ -56,7 +56,8 @@ def _reason(error: Exception) -> str:
     elif isinstance(error, aiohttp.ClientConnectorError):
         error = error.os_error
     if isinstance(error, ssl.SSLError):
-        return str(getattr(error, "verify_message", None) or error.reason or "handshake failed")
+        # the verifier's words, OpenSSL's, or what Python says itself
+        return str(getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror)
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     if isinstance(error, OSError) and error.strerror:

@@ -8,21 +8,24 @@ compression. It does not resend: aiohttp repeats idempotent methods only, and a 
 import asyncio
 import io
 import resource
+import socket
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import Literal, Self
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from harness.client.failures import explain
 from harness.client.reception import Reception
 from harness.client.sink import receive
-from harness.client.stamped_socket import stamped
+from harness.client.stamped_socket import StampedSocket, stamped
 from harness.client.watchdog import TimeLimits, Watchdog
 from harness.clock import Clock
 from harness.errors import Interrupted
@@ -37,6 +40,7 @@ LINGER_S = 0.25
 """How long the rest of a body may take after the DONE mark before its connection is closed."""
 
 _IDLE_S = 3600.0  # a task thinks for minutes: the server, not a pool, says when a connection is too old
+_STAMPS_BEGIN_S = 0.01
 _BYTES_AS_THEY_ARE = 1 << 20  # above, aiohttp wants a file, which it sends in pieces
 
 _HEADERS = {
@@ -44,6 +48,8 @@ _HEADERS = {
     "Accept": "text/event-stream",
     "Accept-Encoding": "identity",  # a compressor holds events back
 }
+
+_FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 _current: ContextVar[Reception] = ContextVar("current reception")
 
@@ -83,10 +89,15 @@ class HttpExchange:
         self._clock = clock
         self._tls = ssl_context or True
         self._sink = sink
+        self._lingering: dict[aiohttp.ClientResponse, asyncio.TimerHandle] = {}
         self._session: aiohttp.ClientSession
+        self._asking: StampedSocket
 
     async def __aenter__(self) -> Self:
         raise_file_limit()
+        # the kernel stamps only while some socket asks, and takes a moment to begin: this one always asks
+        self._asking = stamped((socket.AF_INET, socket.SOCK_STREAM, 0, "", ()))
+        await asyncio.sleep(_STAMPS_BEGIN_S)
         fresh = self._endpoint.transport == "new-connection"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -106,7 +117,10 @@ class HttpExchange:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for response in tuple(self._lingering):
+            self._leave(response, close=True)
         await self._session.close()
+        self._asking.close()
 
     async def __call__(self, request: Request, on_read: OnRead) -> Timeline:
         """Send `request` and feed the body to `on_read` until it says DONE or the body ends.
@@ -130,7 +144,7 @@ class HttpExchange:
             async with scope:
                 watchdog.look()
                 await self._run(request, reception)
-        except (aiohttp.ClientError, OSError) as error:  # the scope's TimeoutError is an OSError
+        except _FAILURES as error:  # the scope's TimeoutError is an OSError
             self._fail(reception, error)
         except asyncio.CancelledError:
             raise Interrupted(reception.timeline()) from None
@@ -151,19 +165,22 @@ class HttpExchange:
             allow_redirects=False,
         )
         reception.answered(response)
-        if response.status == HTTPStatus.OK and reception.content_type in (
-            None,
-            *self._endpoint.stream_types,
-        ):
+        with _told_of_loss(response.content, reception):
+            await self._receive(response, reception)
+
+    async def _receive(self, response: aiohttp.ClientResponse, reception: Reception) -> None:
+        ok = response.status == HTTPStatus.OK
+        if ok and reception.content_type in (None, *self._endpoint.stream_types):
             await receive(response.content, reception, sink=self._sink)
             broken = None if reception.framed or reception.marked_done else reception.lost()
             if broken is not None:  # to aiohttp, a body without a length ends in order when it breaks
                 raise broken
-        elif response.status == HTTPStatus.OK:
+            return
+        try:
             await _keep_body(response.content, reception)
-        else:  # the status tells more than a body that breaks
-            with suppress(aiohttp.ClientError):
-                await _keep_body(response.content, reception)
+        except _FAILURES:
+            if ok:  # another status tells more than a body that breaks
+                raise
 
     def _fail(self, reception: Reception, error: Exception) -> None:
         if reception.error is not None:  # a limit, already told
@@ -183,13 +200,19 @@ class HttpExchange:
         if response is not None and response.closed:  # released: it may be in use by another exchange
             return
         if response is not None and reception.marked_done:
-            patience = asyncio.get_running_loop().call_later(LINGER_S, response.close)
-            response.content.on_eof(patience.cancel)
+            late = partial(self._leave, response, close=True)
+            self._lingering[response] = asyncio.get_running_loop().call_later(LINGER_S, late)
+            response.content.on_eof(partial(self._leave, response, close=False))
             return
         if response is not None:
             response.close()
         if reception.transport is not None:
             reception.transport.abort()  # close() would wait: for unsent bytes, for the peer's TLS farewell
+
+    def _leave(self, response: aiohttp.ClientResponse, *, close: bool) -> None:
+        self._lingering.pop(response).cancel()
+        if close:
+            response.close()
 
 
 class _Response(aiohttp.ClientResponse):
@@ -198,6 +221,38 @@ class _Response(aiohttp.ClientResponse):
     async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
         _current.get().uses(connection)
         return await super().start(connection)
+
+
+@contextmanager
+def _told_of_loss(content: aiohttp.StreamReader, reception: Reception) -> Iterator[None]:
+    """Cut the body when its connection is lost.
+
+    aiohttp does it itself but for one case: it closes the connection on a broken chunk and forgets to
+    tell the body, whose reader would then wait for a limit.
+    """
+    protocol = reception.protocol
+    closed = protocol.closed if protocol is not None else None
+    if protocol is None or closed is None:
+        yield
+        return
+
+    def tell(_: object) -> None:
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(protocol.exception() or aiohttp.ServerDisconnectedError())
+
+    closed.add_done_callback(tell)
+    closed.remove_done_callback(_hear_out)  # one is enough for the connection's life
+    closed.add_done_callback(_hear_out)
+    try:
+        yield
+    finally:
+        closed.remove_done_callback(tell)
+
+
+def _hear_out(closed: "asyncio.Future[None]") -> None:
+    """Take note of an exception that concerns nobody, or asyncio complains of it."""
+    if not closed.cancelled():
+        closed.exception()
 
 
 async def _keep_body(content: aiohttp.StreamReader, reception: Reception) -> None:
