@@ -3,6 +3,8 @@
 from harness.measure.metrics.call import first_event_tokens, streamed_tokens, tpot_ns
 from harness.records import CallRecord
 
+TWO = 2
+
 
 def ttft_ns(call: CallRecord) -> int | None:
     """First output event (reasoning counts, a role-only event does not) - sent."""
@@ -15,8 +17,8 @@ def ttfo_ns(call: CallRecord) -> int | None:
 
 
 def call_tpot_ns(call: CallRecord) -> float | None:
-    """(last output - first output) / (streamed tokens - tokens of the first event)."""
-    if call.first_output_ns is None or call.last_output_ns is None:
+    """(last output - first output) / (streamed tokens - tokens of the first event); needs two events."""
+    if call.first_output_ns is None or call.last_output_ns is None or call.streamed_events < TWO:
         return None
     return tpot_ns(
         call.last_output_ns - call.first_output_ns,
