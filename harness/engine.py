@@ -14,10 +14,10 @@ import numpy as np
 
 from harness.arrivals import offsets_ns, ramp_offsets_ns, stream_seed
 from harness.clock import Clock
+from harness.lanes import Dealer, Job, Lane
 from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TaskOutcome, TaskRecord
-from harness.scenario import ClosedLoad, OpenLoad
+from harness.scenario import OpenLoad
 from harness.values import ErrorKind
-from harness.workloads import Planner, Workload
 from harness.workloads.step import History, LiveBackend, Session, Step, TaskSetting
 
 LOST_AFTER = 10
@@ -39,60 +39,6 @@ HOPELESS = {
     ErrorKind.NOT_A_MODEL_CALL,
 }
 """Failures that repeating does not mend; 429 and 5xx are HTTP errors that may pass, so they reset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What the engine runs: one workload with its planners, and how much of it."""
-
-    name: str
-    preset: str | None
-    workload: Workload
-    parameters: Any
-    planner: Planner
-    warm_up_planner: Planner
-    task_limit_s: float
-    load: ClosedLoad | OpenLoad
-    seed: int
-    run_id: str
-    salted: bool
-
-
-@dataclass(slots=True)
-class Dealer:
-    """Deals sessions in order, up to a number of tasks; the same row of sessions on every backend."""
-
-    planner: Planner
-    tasks: int | None = None
-    next_session: int = 0
-    dealt: int = 0
-
-    def draw(self) -> Session | None:
-        """Give the next session, cut to the tasks that are left; None when all are dealt."""
-        session = self.planner.session(self.next_session)
-        if self.tasks is not None and session.first_k >= self.tasks:
-            return None
-        self.next_session += 1
-        if self.tasks is not None:
-            length = min(session.length, self.tasks - session.first_k)
-            session = Session(session.index, session.first_k, length)
-        self.dealt = session.first_k + session.length
-        return session
-
-
-@dataclass(slots=True)
-class Lane:
-    """One backend's side of the run."""
-
-    backend: LiveBackend
-    dealer: Dealer
-    warm_up: Dealer
-    in_flight: int = 0
-    dropped: int = 0
-    tail_from_ns: int | None = None
-    lost: str | None = None
-    failures: int = 0
-    failed_tasks: int = 0
 
 
 @dataclass(slots=True)

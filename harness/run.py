@@ -18,8 +18,9 @@ from pydantic import TypeAdapter
 
 from harness.client.http import Endpoint, HttpExchange, TimeLimits, raise_file_limit
 from harness.clock import MachineClock, cpu_ns, wall_time
-from harness.engine import Engine, Job, Kept
+from harness.engine import Engine, Kept
 from harness.errors import UnreachableError
+from harness.lanes import Job
 from harness.machine import facts as machine_facts
 from harness.measure.conclude import BackendFacts, Records, RunFacts, conclude
 from harness.measure.cost import call_usd

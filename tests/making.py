@@ -102,6 +102,8 @@ def an_answer(
             high.append(stamp)
             low.append(stamp if j == count - 1 and (exact is None or exact[i]) else before)
         before = stamp
+    if "r" in kinds:
+        said.setdefault("reasoning", "thought")
     letters = {"t": 0, "r": 1, "c": 2}
     said.setdefault("tokens", array("q", [-1] * len(high)))
     said.setdefault("kinds", array("b", [letters[c] for c in (kinds or "t" * len(high))]))

@@ -87,7 +87,7 @@ def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[Call
         reasoning_tokens=usage.reasoning_tokens if usage else None,
         hidden_tokens=hidden_tokens(
             usage.reasoning_tokens if usage else None,
-            raw_reasoning=REASONING in answer.kinds,
+            raw_reasoning=bool(answer.reasoning) and not answer.reasoning_summary,
             summaries=answer.reasoning_summary,
         ),
         token_source=token_source(answer),

@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from harness.clock import HandClock, MachineClock
-from harness.engine import AFTER_FAILURE_S, LOST_AFTER, Engine, Job
+from harness.engine import AFTER_FAILURE_S, LOST_AFTER, Engine
 from harness.engine import Kept as KeptTo
+from harness.lanes import Job
 from harness.records import CallOutcome, Phase, TaskOutcome
 from harness.scenario import ClosedLoad, OpenLoad
 from harness.values import CallError, ErrorKind
