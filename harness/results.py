@@ -22,9 +22,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its uncertainty: `low` and `high` end its interval, `n` units went into it.
+    """A number with its uncertainty: `low` and `high` end its 95 % interval, `n` units went into it.
 
-    A null value always has a reason.
+    A null value always has a reason. A null value with ends is a range: the number lies between them,
+    and nothing better can be said (bounds of censored pairs); an end that is null has no bound there.
     """
 
     value: float | None
@@ -55,6 +56,17 @@ class FindingName(StrEnum):
     FAILED_CALLS = "failed_calls"
     CUT_TASKS = "cut_tasks"
     UNSENT_TASKS = "unsent_tasks"
+    CONFOUNDED = "confounded"
+    SHARED_QUOTA = "shared_quota"
+    UNEQUAL_WORK = "unequal_work"
+    UNEQUAL_CACHE = "unequal_cache"
+    GROWING_QUEUE = "growing_queue"
+    TAIL = "tail"
+    ASSUMED_PRICE = "assumed_price"
+    COST_UNKNOWN = "cost_unknown"
+    COUNT_MISMATCH = "count_mismatch"
+    COALESCED = "coalesced"
+    CLIENT_LIMITED = "client_limited"
     INTERRUPTED = "interrupted"
 
 
@@ -134,6 +146,39 @@ class TierSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class CostSummary:
+    """Money of the measured tasks, by the tiers really served.
+
+    per_completed_task_usd: all of it (failed, retried, cancelled, cut so far) / completed tasks.
+    """
+
+    total_usd: Estimate
+    per_completed_task_usd: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSummary:
+    """A candidate against the baseline, over pairs (the same task k on both). Ratios are baseline /
+    candidate: above 1 the candidate is faster.
+
+    pairs: with a ratio; pairs_bounded: of them, those with a cut or timed-out leg; pairs_lost: tasks
+    of one side that have no partner, or failed on both. speedup_pXX: quantiles of pair ratios;
+    ratio_pXX: ratio of the curves' quantiles; ratio_total: ratio of summed times.
+    """
+
+    pairs: int
+    pairs_bounded: int
+    pairs_lost: int
+    speedup_p50: Estimate
+    speedup_p10: Estimate
+    speedup_p90: Estimate
+    ratio_p50: Estimate
+    ratio_p90: Estimate
+    ratio_total: Estimate
+    seconds_saved_p50: Estimate
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadSummary:
     """One workload on one backend."""
 
@@ -145,8 +190,10 @@ class WorkloadSummary:
     tpot_ms: Quantiles
     decode_tokens_per_s: Estimate
     headline: Headline
+    extra: dict[str, Estimate]
     tokens: TokenTotals
     breakdown: dict[str, float]
+    cost: CostSummary
     tier: TierSummary
 
 
@@ -182,12 +229,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`summary.json`."""
+    """`summary.json`. compare: candidate -> workload. intervals: what the ends of estimates tell."""
 
     backends: dict[str, BackendSummary]
+    compare: dict[str, dict[str, CompareSummary]]
     meter: MeterSummary
     findings: list[Finding]
     verdict: Verdict
+    intervals: Literal["within this run", "between runs"]
     schema: int = SCHEMA
 
 
