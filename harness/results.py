@@ -158,9 +158,9 @@ class CostSummary:
 
 @dataclass(frozen=True, slots=True)
 class CompareSummary:
-    """A candidate against the baseline, over pairs (the same task k on both). Ratios are baseline /
-    candidate: above 1 the candidate is faster.
+    """A candidate against the baseline, over pairs: the same task k on both.
 
+    Ratios are baseline / candidate: above 1 the candidate is faster.
     pairs: with a ratio; pairs_bounded: of them, those with a cut or timed-out leg; pairs_lost: tasks
     of one side that have no partner, or failed on both. speedup_pXX: quantiles of pair ratios;
     ratio_pXX: ratio of the curves' quantiles; ratio_total: ratio of summed times.
