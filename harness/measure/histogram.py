@@ -80,6 +80,12 @@ def quantile(counted: Histogram, q: float) -> float | None:
     return (low + high - 1) / 2
 
 
+def count_up_to(counted: Histogram, value: float) -> int:
+    """Count values in the bucket of `value` and below it."""
+    at = int(np.searchsorted(counted.buckets, bucket(np.array([int(value)]))[0], side="right"))
+    return int(counted.counts[:at].sum())
+
+
 def to_bytes(counted: Histogram) -> bytes:
     """Pack: number of buckets and overflow, then bucket steps and counts, as little-endian 32 and 64 bit."""
     head = np.array([len(counted.buckets), counted.overflow], dtype="<u8")

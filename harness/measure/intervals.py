@@ -94,24 +94,29 @@ def _run_weights(runs: Ints, generator: np.random.Generator, replicates: int) ->
     return drawn.astype(np.uint16)[:, place], len(names)
 
 
-def effective(resampled: Resampling, hits: Floats, counts: Floats) -> float:
-    """Give the number of independent observations that would scatter the share hits / counts as much.
+def share_replicates(resampled: Resampling, hits: Floats, counts: Floats) -> list[Floats]:
+    """Give the share hits / counts of each resample, a row a block length; hits and counts per unit."""
+    found = []
+    for weights in resampled.weights:
+        sums = weights @ counts
+        found.append((weights @ hits)[sums > 0] / sums[sums > 0])
+    return found
 
-    hits, counts: per unit. share (1 - share) / variance over the resamples, less for few blocks by
-    (z / t)^2; the smallest over the block lengths, never more than all counts.
+
+def effective(share: float, replicates: Sequence[Floats], *, drawn: Sequence[int], total: float) -> float:
+    """Give the number of independent observations that would scatter a share as much as its resamples do.
+
+    share (1 - share) / variance, less for few blocks by (z / t)^2; the smallest over the block lengths,
+    between 1 and the `total` of observations.
     """
     from scipy.stats import norm, t  # heavy: imported where it is used
 
-    total = float(counts.sum())
-    share = float(hits.sum()) / total
     z = norm.ppf((1 + CONFIDENCE) / 2)
     found = [total]
-    for weights, drawn in zip(resampled.weights, resampled.drawn, strict=True):
-        sums = weights @ counts
-        shares = (weights @ hits)[sums > 0] / sums[sums > 0]
-        variance = float(shares.var()) * drawn / max(1, drawn - 1) if len(shares) else 0.0
+    for shares, blocks in zip(replicates, drawn, strict=True):
+        variance = float(shares.var()) * blocks / max(1, blocks - 1) if len(shares) else 0.0
         if variance > share * (1 - share) / total:
-            few = (z / t.ppf((1 + CONFIDENCE) / 2, max(1, drawn - 1))) ** 2
+            few = (z / t.ppf((1 + CONFIDENCE) / 2, max(1, blocks - 1))) ** 2
             found.append(share * (1 - share) / variance * float(few))
     return max(1.0, min(found))
 
