@@ -60,8 +60,8 @@ def resampling(n: int, *, generator: np.random.Generator, runs: Ints | None = No
     """
     replicates = int(np.clip(CELLS // max(n, 1), 100, REPLICATES))
     if runs is not None and len(np.unique(runs)) >= RUNS_MIN:
-        weights, drawn = _run_weights(runs, generator, replicates)
-        return Resampling((weights,), (drawn,), between_runs=True)
+        rows, drawn = _run_weights(runs, generator, replicates)
+        return Resampling((rows,), (drawn,), between_runs=True)
     lengths = sorted(
         {min(max(BLOCK_MIN, length), max(1, n // 2)) for length in (round(n**0.5), n // BLOCKS_MIN)}
     )
