@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 BLOCK_MIN = 10
-BLOCKS_MIN = 12
+BLOCKS_MIN = 8
 REPLICATES = 500
 CELLS = 20_000_000
 """Largest number of weights of one block length: beyond it there are fewer replicates, at least 100."""
@@ -55,7 +55,7 @@ def needed(q: float, *, confidence: float = CONFIDENCE) -> int:
 def resampling(n: int, *, generator: np.random.Generator, runs: Ints | None = None) -> Resampling:
     """Make the resamples of n units in their order of time; `runs`: the run of each unit.
 
-    Inside a run two block lengths are tried, sqrt(n) and n / 12 (at least 10 both), and the wider
+    Inside a run two block lengths are tried, sqrt(n) and n / 8 (at least 10 both), and the wider
     interval counts: the load's memory is not known. From five runs on, runs are the blocks.
     """
     replicates = int(np.clip(CELLS // max(n, 1), 100, REPLICATES))
