@@ -5,40 +5,25 @@ is the same on each and starts there when that lane's users are ready for it.
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.arrivals import offsets_ns, ramp_offsets_ns, stream_seed
 from harness.clock import Clock
-from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TaskOutcome, TaskRecord
+from harness.errors import HarnessError
+from harness.lanes import LOST_AFTER, Dealer, Lane
+from harness.records import CallRecord, EventsRecord, Phase, TaskOutcome, TaskRecord
 from harness.scenario import ClosedLoad, OpenLoad
-from harness.values import ErrorKind
 from harness.workloads import Planner, Workload
 from harness.workloads.step import History, LiveBackend, Session, Step, TaskSetting
 
-LOST_AFTER = 10
-"""So many hopeless calls in a row mean that a backend is gone; the run then drains."""
-
-SERVER_ERRORS = 5
-"""First digit of statuses that may pass."""
-
 AFTER_FAILURE_S = 1.0
 """A closed-loop user's pause after a failed task, so that a refusing backend is not hammered."""
-
-HOPELESS = {
-    ErrorKind.CONNECT,
-    ErrorKind.TLS,
-    ErrorKind.CONNECT_TIMEOUT,
-    ErrorKind.HTTP_ERROR,
-    ErrorKind.NOT_STREAMED,
-    ErrorKind.NOT_SSE,
-    ErrorKind.NOT_A_MODEL_CALL,
-}
-"""Failures that repeating does not mend; 429 and 5xx are HTTP errors that may pass, so they reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,43 +41,6 @@ class Job:
     seed: int
     run_id: str
     salted: bool
-
-
-@dataclass(slots=True)
-class Dealer:
-    """Deals sessions in order, up to a number of tasks; the same row of sessions on every backend."""
-
-    planner: Planner
-    tasks: int | None = None
-    next_session: int = 0
-    dealt: int = 0
-
-    def draw(self) -> Session | None:
-        """Give the next session, cut to the tasks that are left; None when all are dealt."""
-        session = self.planner.session(self.next_session)
-        if self.tasks is not None and session.first_k >= self.tasks:
-            return None
-        self.next_session += 1
-        if self.tasks is not None:
-            length = min(session.length, self.tasks - session.first_k)
-            session = Session(session.index, session.first_k, length)
-        self.dealt = session.first_k + session.length
-        return session
-
-
-@dataclass(slots=True)
-class Lane:
-    """One backend's side of the run."""
-
-    backend: LiveBackend
-    dealer: Dealer
-    warm_up: Dealer
-    in_flight: int = 0
-    dropped: int = 0
-    tail_from_ns: int | None = None
-    lost: str | None = None
-    failures: int = 0
-    failed_tasks: int = 0
 
 
 @dataclass(slots=True)
@@ -275,6 +223,11 @@ class Engine:
             outcome, reason = TaskOutcome.COMPLETED, None
         except TimeoutError:
             outcome, reason = TaskOutcome.TIMEOUT, f"not done after {self.job.task_limit_s:g} s"
+        except HarnessError:  # a sentence for a person, such as a full disk: it ends the run
+            raise
+        except Exception as fault:  # noqa: BLE001 - a fault of ours costs this task, not the others' records
+            outcome, reason = TaskOutcome.FAILED, f"fault in the harness: {_where(fault)}"
+            self._give_up(lane, f"{setting.task_id}: {reason}")
         finally:
             lane.in_flight -= 1
             record = step.finish(outcome, phase=self._task_phase(lane, warm=warm), reason=reason)
@@ -327,16 +280,19 @@ class Engine:
     def watch_call(self, lane: Lane, call: CallRecord, events: EventsRecord) -> None:
         """Keep a call; a backend whose calls fail hopelessly one after the other is given up."""
         self._kept.call(call, events)
-        if call.outcome is CallOutcome.CUT:
-            return
-        passing = call.status == HTTPStatus.TOO_MANY_REQUESTS or (call.status or 0) // 100 == SERVER_ERRORS
-        if call.error is None or call.error.kind not in HOPELESS or passing:
-            lane.failures = 0
-            return
-        lane.failures += 1
-        if lane.failures >= LOST_AFTER and lane.lost is None:
-            lane.lost = f"{LOST_AFTER} calls in a row failed, the last: {call.error.message}"
-            self._stopping.set()
+        if lane.hopeless(call) and call.error is not None:
+            self._give_up(lane, f"{LOST_AFTER} calls in a row failed, the last: {call.error.message}")
+
+    def _give_up(self, lane: Lane, why: str) -> None:
+        """Say that a backend cannot be measured any more; what is open may end."""
+        lane.lost = lane.lost or why
+        self._stopping.set()
+
+
+def _where(fault: Exception) -> str:
+    """Name a fault and the line that raised it."""
+    line = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"{type(fault).__name__}: {fault} ({Path(line.filename).name}:{line.lineno})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from harness.clock import HandClock, MachineClock
-from harness.engine import AFTER_FAILURE_S, LOST_AFTER, Engine, Job
+from harness.engine import AFTER_FAILURE_S, Engine, Job
 from harness.engine import Kept as KeptTo
+from harness.lanes import LOST_AFTER
 from harness.records import CallOutcome, Phase, TaskOutcome
 from harness.scenario import ClosedLoad, OpenLoad
 from harness.values import CallError, ErrorKind
@@ -18,8 +20,8 @@ from tests.playing import Kept, Played, S, a_backend
 NO_WAITS = {"agent_s": {"value": 0.0}, "calls": {"value": 1}}
 
 
-def a_job(load, *, limit_s=1000.0, preset="demo", **changed):
-    kind = WORKLOADS["agent"]
+def a_job(load, *, limit_s=1000.0, preset="demo", run=WORKLOADS["agent"].run, **changed):
+    kind = replace(WORKLOADS["agent"], run=run)
     parameters = kind.parameters.model_validate({**presets("agent")[preset], **NO_WAITS, **changed})
     return Job(
         name="w",
@@ -272,3 +274,17 @@ def test_failures_that_may_pass_do_not_end_the_run():
     engine, kept = play(closed(users=1, tasks=30), refusing(ErrorKind.STREAM_ERROR, "overloaded"))
     assert engine.lanes[0].lost is None
     assert len(kept.tasks) == 30
+
+
+def test_a_fault_in_the_workload_costs_its_task_and_ends_the_run_with_the_rest_recorded():
+    async def faulty(step, plan, history, parameters):
+        if plan.k == 2 and step.setting.task_id.startswith("b0"):
+            raise ZeroDivisionError("no tokens")
+        return await WORKLOADS["agent"].run(step, plan, history, parameters)
+
+    engine, kept = play(closed(users=1, tasks=9), taking(1.0), taking(1.5), run=faulty)
+    [failed] = [t for t in kept.tasks if t.outcome is not TaskOutcome.COMPLETED]
+    assert (failed.task_id, failed.outcome) == ("b0/w/2", TaskOutcome.FAILED)
+    assert failed.reason.startswith("fault in the harness: ZeroDivisionError: no tokens (test_engine.py:")
+    assert engine.lanes[0].lost == f"b0/w/2: {failed.reason}"
+    assert [t.k for t in of(kept, backend="b1")] == [0, 1]  # the second began at 1.5 s and was let end
