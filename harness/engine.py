@@ -67,17 +67,23 @@ class Engine:
         self.interrupted = False
         self._stopping = asyncio.Event()
         self._aborting = asyncio.Event()
-        self._quiet = asyncio.Event()
+        self._ended = asyncio.Event()
         self._measure_ns = self.origin_ns + round(job.load.warm_up_s * 1e9)
         self.phases["measure"] = self._measure_ns - self.origin_ns
         self._end_ns = (
             None if job.load.measure_s is None else self._measure_ns + round(job.load.measure_s * 1e9)
         )
 
+    def drain(self) -> None:
+        """Start nothing more; what is open may end."""
+        self._stopping.set()
+
     def stop(self) -> None:
-        """Start nothing more and drain; a second call cuts what is still open."""
+        """Drain because somebody asks for it; a second call cuts what is still open."""
+        if self.interrupted:
+            self._aborting.set()
         self.interrupted = True
-        (self._aborting if self._stopping.is_set() else self._stopping).set()
+        self.drain()
 
     async def run(self) -> None:
         """Run all phases."""
@@ -109,10 +115,9 @@ class Engine:
         """Let open tasks end for `drain_s` at most; cut the rest."""
         self._mark("drain")
         limit_ns = self._clock.now_ns() + round(self.job.load.drain_s * 1e9)
-        self._check_quiet()
         waited: set[asyncio.Task[Any]] = {
             crowd,
-            group.create_task(self._quiet.wait()),
+            group.create_task(self._until_quiet()),
             group.create_task(self._aborting.wait()),
             group.create_task(self._clock.sleep_until(limit_ns)),
         }
@@ -233,7 +238,7 @@ class Engine:
             record = step.finish(outcome, phase=self._task_phase(lane, warm=warm), reason=reason)
             lane.failed_tasks += record.outcome is TaskOutcome.FAILED
             self._kept.task(record)
-            self._check_quiet()
+            self._ended.set()
         return history
 
     def _setting(self, lane: Lane, k: int, session: Session, *, warm: bool, due_ns: int) -> TaskSetting:
@@ -268,11 +273,11 @@ class Engine:
             return False
         return self._end_ns is None or self._clock.now_ns() < self._end_ns
 
-    def _check_quiet(self) -> None:
-        if not any(lane.in_flight for lane in self.lanes):
-            self._quiet.set()
-        else:
-            self._quiet.clear()
+    async def _until_quiet(self) -> None:
+        """Wait until no task is open; the second leg of a pair starts at once when the first has ended."""
+        while any(lane.in_flight for lane in self.lanes):
+            self._ended.clear()
+            await self._ended.wait()
 
     def _mark(self, name: str) -> None:
         self.phases.setdefault(name, self._clock.now_ns() - self.origin_ns)
