@@ -25,7 +25,9 @@ length_scale = 0.02
 tool_s_max = 0.02
 agent_s = { value = 0.01 }
 """
-LONG_TASKS = SHORT_TASKS.replace("0.01", "1.0").replace("agent_s", "calls = { value = 10 }\nagent_s")
+LONG_TASKS = SHORT_TASKS.replace(
+    "agent_s = { value = 0.01 }", "agent_s = { value = 9.0 }\ncalls = { value = 10 }"
+)
 
 
 def simulated(profile=B200, **said):
@@ -100,7 +102,7 @@ class Folder:
     def lines(self, name):
         text = (self.path / f"{name}.jsonl").read_text()
         assert text == "" or text.endswith("\n"), "a torn line"
-        return [json.loads(line) for line in text.splitlines()]
+        return [json.loads(line) for line in text.split("\n")[:-1]]
 
     def json(self, name):
         return json.loads((self.path / f"{name}.json").read_text())

@@ -10,11 +10,12 @@ from harness.records import CallRecord, EventsRecord, TaskRecord
 from tests.integration.running import B200, FILES, ULTRAFAST, harness, run, scenario, simulated
 
 CALLS = (
-    "schema call_id task_id k backend workload phase turn depth parent_call_id dialect transport connection"
-    " clock scheduled_ns sent_ns headers_ns first_output_ns first_answer_ns last_output_ns done_ns"
-    " first_output_low_ns first_answer_low_ns last_output_low_ns shared_read_events input_tokens cached_tokens output_tokens"
-    " reasoning_tokens hidden_tokens token_source outcome status error attempts limit_wait_ns tier_asked"
-    " tier_served finish_reason cancelled_ns request_id server_timing"
+    "schema call_id task_id k backend workload phase turn depth parent_call_id dialect"
+    " transport connection clock scheduled_ns sent_ns headers_ns first_output_ns first_answer_ns"
+    " last_output_ns done_ns first_output_low_ns first_answer_low_ns last_output_low_ns"
+    " shared_read_events input_tokens cached_tokens output_tokens reasoning_tokens hidden_tokens"
+    " token_source outcome status error attempts limit_wait_ns tier_asked tier_served"
+    " finish_reason cancelled_ns request_id server_timing"
 )
 TASKS = (
     "schema task_id k backend workload preset session phase seed scheduled_ns started_ns ended_ns human_ns"
