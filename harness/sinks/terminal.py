@@ -1,6 +1,7 @@
 """What a person reads: progress on standard error while it runs, the answer on standard output."""
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from harness.scenario import Scenario
 BANNER = "simulated backends: a model, not a measurement"
 WHOLE_FROM = 100
 """From here on numbers are shown without decimals."""
+FILE_WIDTH = 240
+"""In a file or a pipe no line has to be folded for a screen."""
 PLAIN_EVERY = 10
 """Without a terminal, a line of progress after so many tasks of a backend."""
 
@@ -94,7 +97,7 @@ def print_answer(summary: Summary, verdict: VerdictRecord, *, title: str, folder
 
     Why a run is INVALID is told on standard error too: there it is not lost with the output.
     """
-    console = _Console(highlight=False)
+    console = _Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
     simulated = any(finding.name == "simulated" for finding in summary.findings)
     console.print()
     console.print(Text(title, style="bold"))
@@ -125,7 +128,7 @@ def _table(columns: Mapping[str, WorkloadSummary]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for name in columns:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for label, cell in _rows(list(columns.values())):
         table.add_row(label, *(cell(result) for result in columns.values()))
     return table

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.running import B200, run, scenario, simulated
 
 TWO = {"one": simulated(B200), "other": simulated(B200)}
+LONG = [f"gpt-oss-120b-on-eight-b200-in-{place}-by-the-hour" for place in ("frankfurt", "oregon", "tokyo")]
 
 
 def test_a_run_by_time_ends_when_its_time_is_over(tmp_path):
@@ -63,12 +64,11 @@ def test_turns_give_one_user_both_backends(tmp_path):
     assert all(a["ended_ns"] <= b["started_ns"] for a, b in itertools.pairwise(tasks))
 
 
-def test_one_profile_twice_is_two_machines(tmp_path):
+def test_one_profile_thrice_is_three_machines_each_with_its_whole_name(tmp_path):
     load = 'kind = "closed"\nusers = 1\ntasks = 2'
-    log = tmp_path / "log"
-    ended, out = run(tmp_path, scenario(tmp_path, TWO, load=load), env={"HARNESS_SIMULATOR_LOG": str(log)})
+    path = scenario(tmp_path, {name: simulated(B200) for name in LONG}, load=load)
+    ended, out = run(tmp_path, path)
     assert ended.code == 0
-    ids = {
-        name: {call["request_id"] for call in out.lines("calls") if call["backend"] == name} for name in TWO
-    }
-    assert ids["one"] == ids["other"]  # each machine counts its own jobs from 1
+    assert all(name in ended.out for name in LONG)
+    ids = [[c["request_id"] for c in out.lines("calls") if c["backend"] == name] for name in LONG]
+    assert ids[0] == ids[1] == ids[2]  # each machine counts its own jobs from 1
