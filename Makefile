@@ -18,6 +18,7 @@ check: .venv/dev
 
 bench: .venv/run
 	$(BIN)/python benchmarks/stamps.py
+	$(BIN)/python benchmarks/first_request.py
 
 format: .venv/dev
 	$(BIN)/ruff format .

@@ -56,6 +56,7 @@ class FindingName(StrEnum):
     CUT_TASKS = "cut_tasks"
     UNSENT_TASKS = "unsent_tasks"
     INTERRUPTED = "interrupted"
+    SPEND_LIMIT = "spend_limit"
 
 
 @dataclass(frozen=True, slots=True)
