@@ -16,7 +16,7 @@ check: .venv/dev
 	$(BIN)/mypy harness
 	$(BIN)/lint-imports
 
-bench: .venv/run
+bench: .venv/dev
 	$(BIN)/python benchmarks/stamps.py
 	$(BIN)/python benchmarks/first_request.py
 

@@ -149,9 +149,14 @@ class Decoder:
         self._first_tool: int | None = None
 
     def feed(self, data: bytes, stamp_ns: int) -> Progress:
-        """Take a piece of the body that arrived at `stamp_ns`; nothing is read behind the end mark."""
+        """Take a piece of the body that arrived at `stamp_ns`; nothing is read behind the end mark.
+
+        Empty data: the read of `stamp_ns` went on behind what came last.
+        """
         over = self._over
         if over or not data:
+            if not data:
+                self._bounds.went_on(stamp_ns)
             return _DONE if over else _SILENT
         self._bounds.piece(stamp_ns)
         payloads = self._frames.feed(data)
