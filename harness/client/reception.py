@@ -116,7 +116,7 @@ class Reception:
                     self.on_read(b"", self.header_ns)
                 self.header_ns = 0
             progress = self.on_read(data, stamp)
-            if self._socket is not None and self._socket.stopped:
+            if not self.stamps_kept or (self._socket is not None and self._socket.stopped):
                 self.on_read(b"", stamp)
         except Exception as mistake:  # noqa: BLE001 - raised again where the exchange waits
             self.ended.set_exception(mistake)

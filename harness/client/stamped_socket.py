@@ -79,7 +79,8 @@ class StampedSocket(socket.socket):
 
     `arrival_ns` is on CLOCK_MONOTONIC. `loop_reads` counts the reads whose stamp is not the kernel's
     word for exactly these bytes: compare it before and after to know whether all of some reads were.
-    `stopped`: the newest read may have left bytes behind that its stamp is already that of.
+    `stopped`: the newest read's stamp is an upper bound only: the read may have left bytes behind that
+    its stamp is already that of, or the stamp is the loop's.
     """
 
     __slots__ = (
@@ -194,6 +195,7 @@ class StampedSocket(socket.socket):
                 if not exact:
                     self.loop_reads += 1
                 return
+        self.stopped = True  # the time of now is later than the arrival: a bound, not a stamp
         self.loop_reads += 1
         self._offset_ns = offset
 

@@ -79,3 +79,25 @@ def test_event_is_exact_only_if_its_read_ends_with_it(reads, exact):
 def test_chunk_cut_in_its_data_tells_nothing_of_the_read_before():
     low, high, _ = bounds([EVENT], [HEADER + REST[:9]], [REST[9:]], [DONE + LAST_CHUNK])
     assert low == high
+
+
+def test_a_reader_without_stamps_of_its_own_calls_no_event_exact():
+    async def ask():
+        async def talk(peer):
+            await peer.request()
+            await peer.send(STREAM_HEAD)
+            for _ in range(3):
+                await asyncio.sleep(0.005)
+                await peer.send(EVENT)
+            await peer.send(DONE + LAST_CHUNK)
+
+        async with serve(talk) as port:
+            endpoint = Endpoint(f"http://127.0.0.1:{port}")
+            decoder = Decoder()
+            async with HttpExchange(endpoint, limits=LIMITS, clock=MachineClock(), sink=False) as exchange:
+                await exchange(REQUEST, decoder.feed)
+            return decoder.answer(ended=True)
+
+    answer = asyncio.run(ask())
+    assert len(answer.high_ns) == 3
+    assert all(low < high for low, high in zip(answer.low_ns, answer.high_ns, strict=True))

@@ -126,6 +126,7 @@ def test_without_an_option_the_loop_stamps(pair):
     client.recv(262_144)
     assert client.arrival_ns >= after
     assert client.loop_reads == reads + 1
+    assert client.stopped  # the time of a read is a bound, not an arrival
 
 
 def test_end_of_stream_is_no_read(pair):
