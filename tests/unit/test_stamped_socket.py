@@ -109,6 +109,7 @@ def test_end_behind_a_full_read_is_told_after_it(pair, reset):
 
 def test_read_that_stops_before_the_end_of_the_queue_is_not_the_kernels_word(pair):
     client, server = pair
+    warm(client, server)
     arrived(client, server, b"x" * 50)
     reads = client.loop_reads
     assert len(client.recv(20)) == 20
