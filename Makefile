@@ -16,8 +16,9 @@ check: .venv/dev
 	$(BIN)/mypy harness
 	$(BIN)/lint-imports
 
-bench: .venv/run
+bench: .venv/dev
 	$(BIN)/python benchmarks/stamps.py
+	$(BIN)/python benchmarks/first_request.py
 
 format: .venv/dev
 	$(BIN)/ruff format .

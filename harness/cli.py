@@ -1,6 +1,7 @@
 """The words of the command line; what they do is elsewhere."""
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +11,16 @@ import typer
 from harness.errors import HarnessError
 
 app = typer.Typer(
-    help="Measure whole agent tasks on fast and standard inference backends.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback(epilog="Example: harness run scenarios/demo.toml")
+def harness() -> None:
+    """Measure whole agent tasks on fast and standard inference backends."""
 
 
 @app.command(epilog="Example: harness run scenarios/demo.toml --tasks 20 --out runs/first")
@@ -60,7 +65,9 @@ def run(
 @app.command(epilog="Example: harness simulate --profile gpt-5.6-sol-ultrafast --port 8000")
 def simulate(
     *,
-    profile: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Serve this profile.")] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Serve this profile; may be given again.")
+    ] = None,
     port: Annotated[int, typer.Option(metavar="N", help="First port; 0 takes free ones.")] = 8000,
     log: Annotated[Path | None, typer.Option(metavar="FILE", help="Log true send times here.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the profiles and end.")] = False,
@@ -98,6 +105,9 @@ def main() -> None:
     except HarnessError as problem:
         typer.echo(str(problem), err=True)
         sys.exit(problem.exit_code)
+    except Exception:  # noqa: BLE001 - Python would end with 1, and 1 says FAIL: this is no answer
+        traceback.print_exc()
+        sys.exit(4)
 
 
 if __name__ == "__main__":

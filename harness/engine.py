@@ -5,40 +5,42 @@ is the same on each and starts there when that lane's users are ready for it.
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.arrivals import offsets_ns, ramp_offsets_ns, stream_seed
 from harness.clock import Clock
-from harness.lanes import Dealer, Job, Lane
-from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TaskOutcome, TaskRecord
-from harness.scenario import OpenLoad
-from harness.values import ErrorKind
+from harness.errors import HarnessError
+from harness.lanes import LOST_AFTER, Dealer, Lane
+from harness.records import CallRecord, EventsRecord, Phase, TaskOutcome, TaskRecord
+from harness.scenario import ClosedLoad, OpenLoad
+from harness.workloads import Planner, Workload
 from harness.workloads.step import History, LiveBackend, Session, Step, TaskSetting
-
-LOST_AFTER = 10
-"""So many hopeless calls in a row mean that a backend is gone; the run then drains."""
-
-SERVER_ERRORS = 5
-"""First digit of statuses that may pass."""
 
 AFTER_FAILURE_S = 1.0
 """A closed-loop user's pause after a failed task, so that a refusing backend is not hammered."""
 
-HOPELESS = {
-    ErrorKind.CONNECT,
-    ErrorKind.TLS,
-    ErrorKind.CONNECT_TIMEOUT,
-    ErrorKind.HTTP_ERROR,
-    ErrorKind.NOT_STREAMED,
-    ErrorKind.NOT_SSE,
-    ErrorKind.NOT_A_MODEL_CALL,
-}
-"""Failures that repeating does not mend; 429 and 5xx are HTTP errors that may pass, so they reset."""
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the engine runs: one workload with its planners, and how much of it."""
+
+    name: str
+    preset: str | None
+    workload: Workload
+    parameters: Any
+    planner: Planner
+    warm_up_planner: Planner
+    task_limit_s: float
+    load: ClosedLoad | OpenLoad
+    seed: int
+    run_id: str
+    salted: bool
 
 
 @dataclass(slots=True)
@@ -65,17 +67,23 @@ class Engine:
         self.interrupted = False
         self._stopping = asyncio.Event()
         self._aborting = asyncio.Event()
-        self._quiet = asyncio.Event()
+        self._ended = asyncio.Event()
         self._measure_ns = self.origin_ns + round(job.load.warm_up_s * 1e9)
         self.phases["measure"] = self._measure_ns - self.origin_ns
         self._end_ns = (
             None if job.load.measure_s is None else self._measure_ns + round(job.load.measure_s * 1e9)
         )
 
+    def drain(self) -> None:
+        """Start nothing more; what is open may end."""
+        self._stopping.set()
+
     def stop(self) -> None:
-        """Start nothing more and drain; a second call cuts what is still open."""
+        """Drain because somebody asks for it; a second call cuts what is still open."""
+        if self.interrupted:
+            self._aborting.set()
         self.interrupted = True
-        (self._aborting if self._stopping.is_set() else self._stopping).set()
+        self.drain()
 
     async def run(self) -> None:
         """Run all phases."""
@@ -107,10 +115,9 @@ class Engine:
         """Let open tasks end for `drain_s` at most; cut the rest."""
         self._mark("drain")
         limit_ns = self._clock.now_ns() + round(self.job.load.drain_s * 1e9)
-        self._check_quiet()
         waited: set[asyncio.Task[Any]] = {
             crowd,
-            group.create_task(self._quiet.wait()),
+            group.create_task(self._until_quiet()),
             group.create_task(self._aborting.wait()),
             group.create_task(self._clock.sleep_until(limit_ns)),
         }
@@ -221,12 +228,17 @@ class Engine:
             outcome, reason = TaskOutcome.COMPLETED, None
         except TimeoutError:
             outcome, reason = TaskOutcome.TIMEOUT, f"not done after {self.job.task_limit_s:g} s"
+        except HarnessError:  # a sentence for a person, such as a full disk: it ends the run
+            raise
+        except Exception as fault:  # noqa: BLE001 - a fault of ours costs this task, not the others' records
+            outcome, reason = TaskOutcome.FAILED, f"fault in the harness: {_where(fault)}"
+            self._give_up(lane, f"{setting.task_id}: {reason}")
         finally:
             lane.in_flight -= 1
             record = step.finish(outcome, phase=self._task_phase(lane, warm=warm), reason=reason)
             lane.failed_tasks += record.outcome is TaskOutcome.FAILED
             self._kept.task(record)
-            self._check_quiet()
+            self._ended.set()
         return history
 
     def _setting(self, lane: Lane, k: int, session: Session, *, warm: bool, due_ns: int) -> TaskSetting:
@@ -261,11 +273,11 @@ class Engine:
             return False
         return self._end_ns is None or self._clock.now_ns() < self._end_ns
 
-    def _check_quiet(self) -> None:
-        if not any(lane.in_flight for lane in self.lanes):
-            self._quiet.set()
-        else:
-            self._quiet.clear()
+    async def _until_quiet(self) -> None:
+        """Wait until no task is open; the second leg of a pair starts at once when the first has ended."""
+        while any(lane.in_flight for lane in self.lanes):
+            self._ended.clear()
+            await self._ended.wait()
 
     def _mark(self, name: str) -> None:
         self.phases.setdefault(name, self._clock.now_ns() - self.origin_ns)
@@ -273,16 +285,19 @@ class Engine:
     def watch_call(self, lane: Lane, call: CallRecord, events: EventsRecord) -> None:
         """Keep a call; a backend whose calls fail hopelessly one after the other is given up."""
         self._kept.call(call, events)
-        if call.outcome is CallOutcome.CUT:
-            return
-        passing = call.status == HTTPStatus.TOO_MANY_REQUESTS or (call.status or 0) // 100 == SERVER_ERRORS
-        if call.error is None or call.error.kind not in HOPELESS or passing:
-            lane.failures = 0
-            return
-        lane.failures += 1
-        if lane.failures >= LOST_AFTER and lane.lost is None:
-            lane.lost = f"{LOST_AFTER} calls in a row failed, the last: {call.error.message}"
-            self._stopping.set()
+        if lane.hopeless(call) and call.error is not None:
+            self._give_up(lane, f"{LOST_AFTER} calls in a row failed, the last: {call.error.message}")
+
+    def _give_up(self, lane: Lane, why: str) -> None:
+        """Say that a backend cannot be measured any more; what is open may end."""
+        lane.lost = lane.lost or why
+        self._stopping.set()
+
+
+def _where(fault: Exception) -> str:
+    """Name a fault and the line that raised it."""
+    line = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"{type(fault).__name__}: {fault} ({Path(line.filename).name}:{line.lineno})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,3 +38,9 @@ class UnreachableError(HarnessError):
     """A backend cannot be measured at all: it does not answer, or refuses every call."""
 
     exit_code = 4
+
+
+class LostRecordsError(HarnessError):
+    """Records cannot be written any more: what the run would say from here on could not be believed."""
+
+    exit_code = 4

@@ -1,28 +1,29 @@
-"""What the engine works on: the job, and a lane a backend with its row of sessions."""
+"""One backend's side of a run: what it is dealt, how it fares, and when it is to be given up."""
 
 from dataclasses import dataclass
-from typing import Any
+from http import HTTPStatus
 
-from harness.scenario import ClosedLoad, OpenLoad
-from harness.workloads import Planner, Workload
+from harness.records import CallOutcome, CallRecord
+from harness.values import ErrorKind
+from harness.workloads import Planner
 from harness.workloads.step import LiveBackend, Session
 
+LOST_AFTER = 10
+"""So many hopeless calls in a row mean that a backend is gone; the run then drains."""
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What the engine runs: one workload with its planners, and how much of it."""
+SERVER_ERRORS = 5
+"""First digit of statuses that may pass."""
 
-    name: str
-    preset: str | None
-    workload: Workload
-    parameters: Any
-    planner: Planner
-    warm_up_planner: Planner
-    task_limit_s: float
-    load: ClosedLoad | OpenLoad
-    seed: int
-    run_id: str
-    salted: bool
+HOPELESS = {
+    ErrorKind.CONNECT,
+    ErrorKind.TLS,
+    ErrorKind.CONNECT_TIMEOUT,
+    ErrorKind.HTTP_ERROR,
+    ErrorKind.NOT_STREAMED,
+    ErrorKind.NOT_SSE,
+    ErrorKind.NOT_A_MODEL_CALL,
+}
+"""Failures that repeating does not mend; 429 and 5xx are HTTP errors that may pass, so they reset."""
 
 
 @dataclass(slots=True)
@@ -60,3 +61,12 @@ class Lane:
     lost: str | None = None
     failures: int = 0
     failed_tasks: int = 0
+
+    def hopeless(self, call: CallRecord) -> bool:
+        """Count a call that has ended; tell whether so many in a row failed that no other will do better."""
+        if call.outcome is CallOutcome.CUT:
+            return False
+        passing = call.status == HTTPStatus.TOO_MANY_REQUESTS or (call.status or 0) // 100 == SERVER_ERRORS
+        failed = call.error is not None and call.error.kind in HOPELESS and not passing
+        self.failures = self.failures + 1 if failed else 0
+        return self.failures >= LOST_AFTER

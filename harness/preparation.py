@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import ScenarioError, UsageError
 from harness.measure.cost import tokens_usd
 from harness.scenario import (
     Backend,
@@ -26,6 +26,9 @@ from harness.workloads import WORKLOADS, presets
 
 SIMULATOR_LOG = "HARNESS_SIMULATOR_LOG"
 """Environment variable: a file for the simulators' log of true send times."""
+
+SIMULATOR_KEY = "HARNESS_SIMULATOR_KEY"
+"""Environment variable: the key that simulators want where it is set."""
 
 PER_TASKS = 100
 
@@ -59,7 +62,7 @@ def prepare(options: Options) -> Prepared:
     scenario = read_scenario(options)
     keys = read_keys(scenario)
     for line in money_guard(scenario, yes=options.yes):
-        print(line)  # noqa: T201 - the estimate stands before anything else
+        print(line, flush=True)  # noqa: T201 - the estimate stands before anything else
     wanted = [b.simulate for b in scenario.backends.values() if b.simulate is not None]
     if not wanted:
         return Prepared(options, scenario, keys, None)
@@ -73,6 +76,10 @@ def read_scenario(options: Options) -> Scenario:
     kinds = {name: Kind(kind.parameters, presets(name)) for name, kind in WORKLOADS.items()}
     models = {name: profile.model for name, profile in profiles().items()}
     scenario = load_scenario(options.scenario, kinds=kinds, profiles=models)
+    if len(scenario.workloads) > 1:
+        raise ScenarioError(
+            [f"{options.scenario}: workloads: a run takes one workload; there are {len(scenario.workloads)}"]
+        )
     return with_overrides(
         scenario,
         tasks=options.tasks,
@@ -87,11 +94,17 @@ def read_keys(scenario: Scenario) -> dict[str, str]:
     keys = {}
     for name, backend in scenario.backends.items():
         if backend.key_env is None:
+            if backend.simulate is not None and (ours := os.environ.get(SIMULATOR_KEY)):
+                keys[name] = ours  # the simulators that this run starts want it
             continue
         key = os.environ.get(backend.key_env, "").strip()
         if not key:
             raise UsageError(
                 f"backends.{name}.key_env: the environment variable {backend.key_env} is not set"
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise UsageError(
+                f"backends.{name}.key_env: {backend.key_env} holds what no header can carry; is it the key?"
             )
         keys[name] = key
     return keys

@@ -52,7 +52,11 @@ class TokenSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """One line of `calls.jsonl`. All `_ns` are from the start of the run; `_low_ns` are lower bounds."""
+    """One line of `calls.jsonl`. All `_ns` are from the start of the run; `_low_ns` are lower bounds.
+
+    A key with a default is left out of the line where it has that value. `output_control` is None on a
+    simulated backend, which gives the planned length.
+    """
 
     schema: int = SCHEMA
     call_id: str

@@ -70,6 +70,7 @@ class FindingName(StrEnum):
     COALESCED = "coalesced"
     CLIENT_LIMITED = "client_limited"
     INTERRUPTED = "interrupted"
+    SPEND_LIMIT = "spend_limit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 import signal
 import ssl
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,15 @@ from pydantic import TypeAdapter
 
 from harness.client.http import Endpoint, HttpExchange, TimeLimits, raise_file_limit
 from harness.clock import MachineClock, cpu_ns, wall_time
-from harness.engine import Engine, Kept
+from harness.engine import Engine, Job, Kept
 from harness.errors import UnreachableError
-from harness.lanes import Job
 from harness.machine import facts as machine_facts
 from harness.measure.conclude import BackendFacts, Records, RunFacts, conclude
 from harness.measure.cost import call_usd
 from harness.measure.verdict import EXIT_CODES
 from harness.preparation import Prepared
 from harness.records import SCHEMA, CallRecord, EventsRecord, Phase, TaskRecord
+from harness.results import FindingName
 from harness.scenario import Backend, OpenLoad
 from harness.sinks.records import RecordWriter, write_json
 from harness.sinks.terminal import LiveProgress, limits_line, print_answer
@@ -48,12 +48,23 @@ class Spending:
 
     limit_usd: float | None
     usd: float = 0.0
+    stopped: bool = False
 
-    def over(self, backend: Backend, call: CallRecord) -> bool:
-        """Add a call; tell whether the limit is passed."""
+    def passes(self, backend: Backend, call: CallRecord) -> bool:
+        """Add a call; tell whether it is the one that passes the limit."""
         if backend.price is not None:
             self.usd += call_usd(backend.price, call) or 0.0
-        return self.limit_usd is not None and self.usd > self.limit_usd
+        before, self.stopped = self.stopped, self.limit_usd is not None and self.usd > self.limit_usd
+        return self.stopped and not before
+
+    def findings(self) -> list[tuple[FindingName, str]]:
+        """Say so if the limit ended the run."""
+        if not self.stopped:
+            return []
+        detail = (
+            f"the spend limit of USD {self.limit_usd:g} was passed at USD {self.usd:.2g}: the run was ended"
+        )
+        return [(FindingName.SPEND_LIMIT, detail)]
 
 
 @dataclass(slots=True)
@@ -88,7 +99,10 @@ def run(prepared: Prepared) -> int:
     with RecordWriter(folder) as writer:
         about = describe(prepared, run_id)
         write_json(folder, "run.json", about)
-        records, facts, phases = asyncio.run(_measure(prepared, run_id, writer))
+        try:
+            records, facts, phases = asyncio.run(_measure(prepared, run_id, writer))
+        except ExceptionGroup as several:
+            raise _first(several) from None
     about |= {"phases": phases, "facts": TypeAdapter(RunFacts).dump_python(facts, mode="json")}
     write_json(folder, "run.json", about)
     summary, verdict = conclude(records, facts)
@@ -96,6 +110,12 @@ def run(prepared: Prepared) -> int:
     write_json(folder, "verdict.json", verdict)
     print_answer(summary, verdict, title=scenario.name, folder=str(folder))
     return INTERRUPTED if facts.interrupted else EXIT_CODES[verdict.verdict]
+
+
+def _first(group: ExceptionGroup) -> Exception:
+    """Take the first fault out of its nested groups: the others follow from it."""
+    fault = group.exceptions[0]
+    return _first(fault) if isinstance(fault, ExceptionGroup) else fault
 
 
 def default_folder(name: str) -> Path:
@@ -136,9 +156,9 @@ async def _measure(
             writer.call(call, events)
             records.calls.append(call)
             records.gaps_us[call.call_id] = np.asarray(events.gaps_us, dtype=np.int64)
-            if spending.over(scenario.backends[call.backend], call) and not engine.interrupted:
-                progress.say(f"spend limit reached: USD {spending.usd:.2f}; the run drains")
-                engine.stop()
+            if spending.passes(scenario.backends[call.backend], call):
+                progress.say(f"spend limit of USD {spending.limit_usd:g} passed; the run drains")
+                engine.drain()
 
         def keep_task(task: TaskRecord) -> None:
             writer.task(task)
@@ -152,7 +172,9 @@ async def _measure(
             pulse = group.create_task(meter.pulse(clock))
             await engine.run()
             pulse.cancel()
-    return records, _facts(prepared, engine, meter), engine.phases | {"origin_monotonic": engine.origin_ns}
+    facts = _facts(prepared, engine, meter)
+    facts = replace(facts, caveats=[*facts.caveats, *spending.findings()])
+    return records, facts, engine.phases | {"origin_monotonic": engine.origin_ns}
 
 
 def _job(prepared: Prepared, run_id: str) -> Job:
@@ -205,6 +227,7 @@ async def _connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStac
                 service_tier=backend.service_tier,
                 output_control="x_plan" if backend.simulate else backend.output_control,
                 extra_body=backend.extra_body,
+                key=prepared.keys.get(name),
             )
         )
     return live
@@ -221,13 +244,20 @@ async def _reach(name: str, url: str, connect_s: float) -> None:
     except TimeoutError:
         problem = f"no answer within {min(connect_s, CONNECT_S_MAX):g} s"
     except OSError as error:
-        problem = error.strerror or str(error)
+        problem = _words(error)
     else:
         return
     raise UnreachableError(
         f"backends.{name}.url: cannot reach {parts.hostname}:{port}: {problem};"
         " is the server up, and the url right?"
     )
+
+
+def _words(error: OSError) -> str:
+    """Word why a connection failed; asyncio's own texts hold addresses, and of several they are a list."""
+    if error.errno is None:
+        return "none of its addresses takes a connection"
+    return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
 
 
 def _drain_on_interrupt(engine: Engine, progress: LiveProgress) -> None:

@@ -24,8 +24,9 @@ _LONG_NAME = 20  # characters; one so long that mixes small letters and digits i
 _SECRETS = ("sk_", "gsk_", "hf_", "AIza", "fw_", "r8_")  # of keys that could be names
 
 Text = Annotated[str, Field(min_length=1)]
-Seconds = Annotated[float, Field(ge=0)]
-SomeSeconds = Annotated[float, Field(gt=0)]
+_A_YEAR_S = 31_536_000  # longer than any run; what is far longer does not fit into a timer
+Seconds = Annotated[float, Field(ge=0, le=_A_YEAR_S)]
+SomeSeconds = Annotated[float, Field(gt=0, le=_A_YEAR_S)]
 Usd = Annotated[float, Field(ge=0)]
 
 

@@ -204,7 +204,11 @@ class Progress(IntEnum):
 
 
 OnRead = Callable[[bytes, int], Progress]
-"""(bytes of the body, stamp in ns) -> Progress; after DONE nothing more is awaited."""
+"""(bytes of the body, stamp in ns) -> Progress; after DONE nothing more is awaited.
+
+No bytes: behind all of the body so far, the read of that stamp brought other bytes (framing, or bytes
+not handed out yet), so nothing of the body ends where this read ends.
+"""
 
 
 class Exchange(Protocol):

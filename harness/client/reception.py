@@ -22,7 +22,8 @@ class Reception:
     """The state of one exchange; however the body is read, its pieces come to `take`.
 
     `ended` is done at the DONE mark, at the body's end, or with the exception that stopped it.
-    `first_output` is called once, when limits on silence begin to count from outputs.
+    `first_output` is called once, when limits on silence begin to count from outputs. `header_ns` is the
+    stamp of a chunk's header that none of its data has followed yet, else 0.
     """
 
     clock: Clock
@@ -47,6 +48,7 @@ class Reception:
     marked_done: bool = False
     error: CallError | None = None
     stamps_kept: bool = True
+    header_ns: int = 0
     _socket: StampedSocket | None = None
     _connecting_ns: int = 0
     _arrival_before_ns: int = 0
@@ -109,7 +111,13 @@ class Reception:
             return
         stamp = self.stamp_ns()
         try:
+            if self.header_ns:
+                if self.header_ns != stamp:  # it ended a read before this one, so no event ended that
+                    self.on_read(b"", self.header_ns)
+                self.header_ns = 0
             progress = self.on_read(data, stamp)
+            if not self.stamps_kept or (self._socket is not None and self._socket.stopped):
+                self.on_read(b"", stamp)
         except Exception as mistake:  # noqa: BLE001 - raised again where the exchange waits
             self.ended.set_exception(mistake)
             return
@@ -128,6 +136,8 @@ class Reception:
 
     def end(self, error: BaseException | None = None) -> None:
         """Close the body: it came to its end, or `error` cut it."""
+        if self.header_ns:  # of the last chunk, which has no data
+            self.take(b"")
         if self.ended.done():
             return
         if error is not None:

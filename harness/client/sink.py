@@ -21,10 +21,13 @@ class _Sink(StreamReader):
     __slots__ = ()
 
     def begin_http_chunk_receiving(self) -> None:
-        """Chunks are no reads: their borders mean nothing here."""
+        """Keep when a chunk's header came: a server may write it by itself, before its data."""
+        reception: Any = self._waiter
+        if reception is not None:
+            reception.header_ns = reception.stamp_ns()
 
     def end_http_chunk_receiving(self) -> None:
-        """See `begin_http_chunk_receiving`."""
+        """Nothing: the CR LF behind a chunk belongs to it."""
 
     def feed_data(self, data: bytes, size: int = 0) -> bool:  # noqa: ARG002 - the parser passes it
         """Hand the piece on; False tells the parser that no more is kept back."""

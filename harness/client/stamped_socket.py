@@ -79,13 +79,25 @@ class StampedSocket(socket.socket):
 
     `arrival_ns` is on CLOCK_MONOTONIC. `loop_reads` counts the reads whose stamp is not the kernel's
     word for exactly these bytes: compare it before and after to know whether all of some reads were.
+    `stopped`: the newest read's stamp is an upper bound only: the read may have left bytes behind that
+    its stamp is already that of, or the stamp is the loop's.
     """
 
-    __slots__ = ("_held", "_late_error", "_offset_ns", "_records", "_wall", "arrival_ns", "loop_reads")
+    __slots__ = (
+        "_held",
+        "_late_error",
+        "_offset_ns",
+        "_records",
+        "_wall",
+        "arrival_ns",
+        "loop_reads",
+        "stopped",
+    )
 
     def __init__(self, family: int = -1, kind: int = -1, proto: int = -1, fileno: int | None = None) -> None:
         super().__init__(family, kind, proto, fileno)
         self.loop_reads = 0
+        self.stopped = False
         self._held = b""
         self._late_error: OSError | None = None
         self._records = True
@@ -139,7 +151,7 @@ class StampedSocket(socket.socket):
             self._held = bytes(view[:total])
             raise BlockingIOError
         self._records = end == total
-        self._stamp(control, exact=self._records)
+        self._stamp(control, exact=self._records and total < len(view))
         return total
 
     def _drain(self, data: bytes, control: Control, limit: int) -> tuple[bytes, Control]:
@@ -170,6 +182,7 @@ class StampedSocket(socket.socket):
         It cannot be if the wall clock was set since this socket's last read, or if it lies before that
         read or after now.
         """
+        self.stopped = not exact
         now = self._wall.now_ns()
         offset = self._wall.ns
         before, self.arrival_ns = self.arrival_ns, now
@@ -177,9 +190,12 @@ class StampedSocket(socket.socket):
             seconds, ns = _STAMP.unpack(control[0][2])
             arrival = seconds * 1_000_000_000 + ns - offset
             if before - STEP_NS <= arrival <= now + STEP_NS:
-                self.arrival_ns = min(max(arrival, before), now)
-                self.loop_reads += not exact
+                # the usual case is told apart: min() and max() cost more than all else here
+                self.arrival_ns = arrival if before <= arrival <= now else min(max(arrival, before), now)
+                if not exact:
+                    self.loop_reads += 1
                 return
+        self.stopped = True  # the time of now is later than the arrival: a bound, not a stamp
         self.loop_reads += 1
         self._offset_ns = offset
 

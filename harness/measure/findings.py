@@ -21,6 +21,7 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.FAILED_CALLS: "see `error` in calls.jsonl",
     FindingName.CUT_TASKS: "they are censored, not lost; a longer `drain_s` lets them end",
     FindingName.UNSENT_TASKS: "the asked rate was not reached",
+    FindingName.SPEND_LIMIT: "numbers are of what was done until then; raise `spend_limit_usd` for more",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
 
@@ -37,7 +38,9 @@ def call_findings(backend: str, workload: str, calls: Sequence[CallRecord]) -> I
     failed = Counter(str(call.error.kind) for call in calls if call.error is not None)
     if failed:
         kinds = ", ".join(f"{kind} {n}" for kind, n in failed.most_common())
-        yield found(FindingName.FAILED_CALLS, f"{failed.total()} of {len(calls)} calls failed: {kinds}")
+        said = Counter(call.error.message for call in calls if call.error is not None).most_common(1)[0][0]
+        detail = f"{failed.total()} of {len(calls)} calls failed: {kinds}; most often: {said}"
+        yield found(FindingName.FAILED_CALLS, detail)
     loop = sum(call.clock is StampClock.LOOP for call in calls if call.streamed_events)
     if loop:
         yield found(FindingName.LOOP_STAMPS, f"{loop} of {len(calls)} calls have no kernel stamps throughout")

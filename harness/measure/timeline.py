@@ -32,7 +32,7 @@ class CallFacts:
     scheduled_ns: int
     tier_asked: str | None
     output_asked: int
-    output_control: str
+    output_control: str | None
     origin_ns: int
 
 

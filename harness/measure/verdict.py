@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from harness.results import Summary, Verdict, VerdictRecord
+from harness.results import FindingName, Summary, Verdict, VerdictRecord
 
 EXIT_CODES: Mapping[Verdict, int] = {
     Verdict.PASS: 0,
@@ -22,7 +22,8 @@ def judge(summary: Summary, *, lost: Mapping[str, str]) -> VerdictRecord:
     for name, backend in summary.backends.items():
         for workload, result in backend.workloads.items():
             if not result.tasks.completed:
-                reasons.append(f"{name}/{workload}: no task completed")
+                why = _why(summary, name, workload)
+                reasons.append(f"{name}/{workload}: no task completed{why}")
             share = result.breakdown.get("client", 0.0)
             if share > CLIENT_SHARE:
                 reasons.append(
@@ -32,6 +33,16 @@ def judge(summary: Summary, *, lost: Mapping[str, str]) -> VerdictRecord:
     reasons += _late(summary)
     verdict = Verdict.INVALID if reasons else Verdict.NONE
     return VerdictRecord(verdict=verdict, policy="point", reasons=reasons, objectives=[])
+
+
+def _why(summary: Summary, backend: str, workload: str) -> str:
+    """Say what its calls met, if they failed."""
+    told = (
+        f.detail
+        for f in summary.findings
+        if (f.backend, f.workload) == (backend, workload) and f.name is FindingName.FAILED_CALLS
+    )
+    return "".join(f": {detail}" for detail in told)
 
 
 def _late(summary: Summary) -> list[str]:

@@ -1,18 +1,25 @@
 """DIR: records line by line as calls and tasks end, so that a crash loses nothing that has ended."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import MISSING, fields
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
-from harness.errors import UsageError
+from harness.errors import HarnessError, LostRecordsError, UsageError
 from harness.records import CallRecord, EventsRecord, TaskRecord
 from harness.results import Summary, VerdictRecord
 
 RECORD_FILES = ("tasks.jsonl", "calls.jsonl", "events.jsonl")
+RUN_FILE = "run.json"
 INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+_CALL_KEYS = tuple(field.name for field in fields(CallRecord))
+_SILENT = {field.name: field.default for field in fields(CallRecord)} | {"schema": MISSING}
 
 Record = TypeVar("Record", CallRecord, EventsRecord, TaskRecord)
 
@@ -22,12 +29,16 @@ class RecordWriter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = make_folder(folder)
-        self._tasks, self._calls, self._events = ((folder / name).open("xb") for name in RECORD_FILES)
+        try:  # unbuffered: a record is one write, and what could not be written is not tried again at the end
+            files = [(folder / name).open("xb", buffering=0) for name in RECORD_FILES]
+        except OSError as problem:
+            raise UsageError(f"{folder}: cannot be written: {problem.strerror}; give another --out") from None
+        self._tasks, self._calls, self._events = files
 
     def call(self, call: CallRecord, events: EventsRecord) -> None:
         """Write a call that has ended; its events first, so that no call lacks its events."""
         _append(self._events, events)
-        _append(self._calls, call)
+        _append(self._calls, _told(call))
 
     def task(self, task: TaskRecord) -> None:
         """Write a task that has ended."""
@@ -39,8 +50,19 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in (self._tasks, self._calls, self._events):
+        files = (self._tasks, self._calls, self._events)
+        started = any(file.tell() for file in files)
+        for file in files:
             file.close()
+        if isinstance(error, HarnessError) and not started:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """Leave nothing of a run that could not start: its folder is free for the next try."""
+        for name in (*RECORD_FILES, RUN_FILE):
+            (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError):  # it held something else before
+            self.folder.rmdir()
 
 
 def make_folder(folder: Path) -> Path:
@@ -57,8 +79,11 @@ def make_folder(folder: Path) -> Path:
 def write_json(folder: Path, name: str, value: dict[str, Any] | Summary | VerdictRecord) -> None:
     """Write a whole file in one step: a reader sees the old one or the new one, never a part."""
     part = folder / f".{name}.part"
-    part.write_bytes(orjson.dumps(value, option=INDENTED))
-    part.replace(folder / name)
+    try:
+        part.write_bytes(orjson.dumps(value, option=INDENTED))
+        part.replace(folder / name)
+    except OSError as problem:
+        raise _lost(folder / name, problem) from None
 
 
 def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record]:
@@ -81,6 +106,22 @@ def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record
             raise UsageError(f"{folder / name}: line {number} is not a record of schema 1") from None
 
 
-def _append(file: IO[bytes], record: CallRecord | EventsRecord | TaskRecord) -> None:
-    file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
-    file.flush()
+def _told(call: CallRecord) -> dict[str, Any]:
+    """Leave out those later keys of a call that say nothing: a line stays below 1 kB."""
+    values = {name: getattr(call, name) for name in _CALL_KEYS}
+    return {name: value for name, value in values.items() if _SILENT[name] != value}
+
+
+def _append(file: FileIO, record: dict[str, Any] | EventsRecord | TaskRecord) -> None:
+    line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+    try:
+        while line:  # a disk that fills up takes a part first, and tells why with the rest
+            line = line[file.write(line) :]
+    except OSError as problem:
+        raise _lost(Path(file.name), problem) from None
+
+
+def _lost(path: Path, problem: OSError) -> LostRecordsError:
+    return LostRecordsError(
+        f"{path}: cannot be written: {problem.strerror}; the run ends here, its records until then stay"
+    )

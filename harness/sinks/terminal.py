@@ -1,5 +1,7 @@
 """What a person reads: progress on standard error while it runs, the answer on standard output."""
 
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,21 +12,33 @@ from rich.text import Text
 
 from harness.measure.findings import ADVICE
 from harness.records import TaskOutcome
-from harness.results import Estimate, Summary, VerdictRecord, WorkloadSummary
+from harness.results import Estimate, Summary, Verdict, VerdictRecord, WorkloadSummary
 from harness.scenario import Scenario
 
 BANNER = "simulated backends: a model, not a measurement"
 WHOLE_FROM = 100
 """From here on numbers are shown without decimals."""
+FILE_WIDTH = 240
+"""In a file or a pipe no line has to be folded for a screen."""
 PLAIN_EVERY = 10
 """Without a terminal, a line of progress after so many tasks of a backend."""
+
+
+class _Console(Console):
+    """Falls silent when nobody reads any more: neither the run nor its exit code may depend on a reader."""
+
+    def on_broken_pipe(self) -> None:
+        """Write into nothing from now on."""
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, self.file.fileno())
+        os.close(nothing)
 
 
 class LiveProgress:
     """A bar a backend on a terminal; elsewhere a line now and then. `totals` may be None: unknown."""
 
     def __init__(self, totals: Mapping[str, int | None], *, quiet: bool) -> None:
-        self._console = Console(stderr=True, quiet=quiet)
+        self._console = _Console(stderr=True, quiet=quiet)
         self._plain = not self._console.is_terminal
         self._totals = totals
         self._done = dict.fromkeys(totals, 0)
@@ -49,7 +63,7 @@ class LiveProgress:
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
-        self._bars.console.print(text, highlight=False, markup=False)
+        self._bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def task_ended(self, backend: str, outcome: TaskOutcome) -> None:
         """Count a measured task."""
@@ -79,8 +93,11 @@ def limits_line(scenario: Scenario) -> str:
 
 
 def print_answer(summary: Summary, verdict: VerdictRecord, *, title: str, folder: str) -> None:
-    """Print the answer: banner, counts, task time, speed, where the time goes, findings, verdict."""
-    console = Console(highlight=False)
+    """Print the answer: banner, counts, task time, speed, where the time goes, findings, verdict.
+
+    Why a run is INVALID is told on standard error too: there it is not lost with the output.
+    """
+    console = _Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
     simulated = any(finding.name == "simulated" for finding in summary.findings)
     console.print()
     console.print(Text(title, style="bold"))
@@ -100,15 +117,18 @@ def print_answer(summary: Summary, verdict: VerdictRecord, *, title: str, folder
     console.print()
     console.print(Text(f"verdict {verdict.verdict}", style="bold"))
     for reason in verdict.reasons:
-        console.print(f"  {reason}", markup=False)
+        console.print(f"  {reason}", markup=False, soft_wrap=True)
     console.print(f"records: {folder}", markup=False, soft_wrap=True)
+    if verdict.verdict is Verdict.INVALID:
+        why = f"this run is INVALID: {'; '.join(verdict.reasons)}"
+        _Console(stderr=True, highlight=False).print(why, markup=False, soft_wrap=True)
 
 
 def _table(columns: Mapping[str, WorkloadSummary]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for name in columns:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for label, cell in _rows(list(columns.values())):
         table.add_row(label, *(cell(result) for result in columns.values()))
     return table

@@ -16,7 +16,10 @@ class Decoder(Protocol):
     """Understands one answer, piece by piece; nothing that a server sends makes it raise."""
 
     def feed(self, data: bytes, stamp_ns: int) -> Progress:
-        """Take a piece of the body and the stamp of its read; after DONE nothing is read any more."""
+        """Take a piece of the body and the stamp of its read; after DONE nothing is read any more.
+
+        Empty data, see `values.OnRead`: what came last does not end the read of this stamp.
+        """
 
     def answer(self, *, ended: bool) -> Answer:
         """All that was understood; `ended`: the body came to its clean end, else it was cut."""

@@ -37,6 +37,11 @@ class Bounds:
             self._before = self._stamp if self._stamp < stamp_ns else stamp_ns  # noqa: FURB136 - min() is slow
             self._stamp = stamp_ns
 
+    def went_on(self, stamp_ns: int) -> None:
+        """Note that the read of `stamp_ns` brought bytes of no event behind all that came so far."""
+        self.piece(stamp_ns)
+        self.ends_read = False
+
     def output(self, kind: int) -> None:
         """Add an output event that this piece completed."""
         self.high_ns.append(self._stamp)

@@ -7,7 +7,7 @@ never taken for tool or server time.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from harness.clock import Clock
@@ -28,6 +28,9 @@ from harness.wire import Decoder, Dialect
 SALT_TOKENS = 8
 """Length of a salt: the same for everyone, so that salted prompts are equally long."""
 
+KEY_LENGTH_MIN = 8
+"""A shorter one, such as `EMPTY`, is what servers without keys are given."""
+
 History = tuple[Block, ...]
 """What a session's next task goes on from: the blocks after the shared prefix."""
 
@@ -43,7 +46,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class LiveBackend:
-    """A backend as a step sees it: how to speak with it and how to reach it."""
+    """A backend as a step sees it: how to speak with it and how to reach it.
+
+    `key` is what a server's message must not bring into a record.
+    """
 
     name: str
     model: str
@@ -53,6 +59,7 @@ class LiveBackend:
     service_tier: str | None = None
     output_control: str = "max_tokens"
     extra_body: Mapping[str, Any] | None = None
+    key: str | None = field(default=None, repr=False)
 
     @property
     def simulated(self) -> bool:
@@ -157,7 +164,9 @@ class Step:
         timeline = _with_answer(timeline, decoder, ended=timeline.error is None)
         if timeline.body is not None:
             refused = dialect.refusal(
-                status=timeline.status or 0, content_type=timeline.content_type, body=timeline.body
+                status=timeline.status or 0,
+                content_type=timeline.content_type,
+                body=_without(self._backend.key, timeline.body),
             )
             timeline = replace(timeline, error=refused)
         record = self._keep(timeline, facts, cut=False)
@@ -239,7 +248,7 @@ class Step:
             scheduled_ns=self._due_ns,
             tier_asked=self._backend.service_tier,
             output_asked=planned.output_tokens,
-            output_control=self._backend.output_control,
+            output_control=None if self._backend.simulated else self._backend.output_control,
             origin_ns=setting.origin_ns,
         )
 
@@ -266,6 +275,9 @@ class Step:
     def _keep(self, timeline: Timeline, facts: CallFacts, *, cut: bool) -> CallRecord:
         """Record the call; the next step is due at its last read."""
         record, events = records_of(timeline, facts, cut=cut)
+        if record.error is not None:
+            said = _without(self._backend.key, record.error.message.encode()).decode()
+            record = replace(record, error=replace(record.error, message=said))
         self._recorder.call(record, events)
         self._pieces.append(call_piece(record))
         self._due_ns = timeline.done_ns
@@ -277,6 +289,11 @@ class Step:
         self._tools.append(ToolRecord(name=tool.name, started_ns=start_ns - origin, ended_ns=end_ns - origin))
         self._pieces.append(waiting("tool", start_ns - origin, end_ns - origin))
         return end_ns
+
+
+def _without(key: str | None, said: bytes) -> bytes:
+    """Take the key out of what a server says; a word too short for a key is none."""
+    return said if key is None or len(key) < KEY_LENGTH_MIN else said.replace(key.encode(), "…".encode())
 
 
 def _with_answer(timeline: Timeline, decoder: Decoder, *, ended: bool) -> Timeline:

@@ -121,7 +121,7 @@ def test_any_cut_gives_the_same_answer(frames, line_end, places):
 def test_bounds_are_those_of_the_reads(frames, places, steps):
     """The oracle works on byte offsets: which stamp each byte came with, and where stamps change."""
     body = b"".join(data for data, _ in frames)
-    pieces = cut(body, places)
+    pieces = [piece for piece in cut(body, places) if piece]  # without bytes: "the read went on"
     stamps = [10 + sum(steps[: n + 1]) for n in range(len(pieces))]
     of_byte = [at for piece, at in zip(pieces, stamps, strict=True) for _ in piece]
     told = decode(pieces, stamps)

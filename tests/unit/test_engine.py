@@ -3,13 +3,14 @@
 import asyncio
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from harness.clock import HandClock, MachineClock
-from harness.engine import AFTER_FAILURE_S, LOST_AFTER, Engine
+from harness.engine import AFTER_FAILURE_S, Engine, Job
 from harness.engine import Kept as KeptTo
-from harness.lanes import Job
+from harness.lanes import LOST_AFTER
 from harness.records import CallOutcome, Phase, TaskOutcome
 from harness.scenario import ClosedLoad, OpenLoad
 from harness.values import CallError, ErrorKind
@@ -19,8 +20,8 @@ from tests.playing import Kept, Played, S, a_backend
 NO_WAITS = {"agent_s": {"value": 0.0}, "calls": {"value": 1}}
 
 
-def a_job(load, *, limit_s=1000.0, preset="demo", **changed):
-    kind = WORKLOADS["agent"]
+def a_job(load, *, limit_s=1000.0, preset="demo", run=WORKLOADS["agent"].run, **changed):
+    kind = replace(WORKLOADS["agent"], run=run)
     parameters = kind.parameters.model_validate({**presets("agent")[preset], **NO_WAITS, **changed})
     return Job(
         name="w",
@@ -37,8 +38,8 @@ def a_job(load, *, limit_s=1000.0, preset="demo", **changed):
     )
 
 
-def play(load, *exchanges, until_s=10_000, stops=(), clock=None, **job):
-    """Run to the end, turning the clock by hand; `stops`: seconds at which Ctrl-C is pressed."""
+def play(load, *exchanges, until_s=10_000, stops=None, clock=None, **job):
+    """Run to the end, turning the clock by hand; `stops`: what is asked of the engine at which second."""
     clock = clock or HandClock()
     kept = Kept()
 
@@ -48,9 +49,9 @@ def play(load, *exchanges, until_s=10_000, stops=(), clock=None, **job):
         engine = Engine(a_job(load, **job), backends, clock=clock, kept=KeptTo(kept.call, kept.task))
         async with asyncio.TaskGroup() as group:
             running = group.create_task(engine.run())
-            for at in stops:
+            for at, ask in (stops or {}).items():
                 await clock.advance(round(at * S))
-                engine.stop()
+                ask(engine)
             while not running.done() and clock.now_ns() < until_s * S:
                 await clock.advance(clock.now_ns() + S // 10)
             assert running.done(), "the run did not end"
@@ -141,16 +142,22 @@ def play_real(load, *exchanges, **job):
 
 
 def test_ctrl_c_once_drains():
-    engine, kept = play(closed(tasks=100, drain_s=30), taking(4.0), stops=[5.0])
+    engine, kept = play(closed(tasks=100, drain_s=30), taking(4.0), stops={5.0: Engine.stop})
     assert engine.interrupted
     assert [t.outcome for t in kept.tasks] == [TaskOutcome.COMPLETED] * 4
     assert max(t.ended_ns for t in kept.tasks) == 8 * S
 
 
 def test_ctrl_c_twice_cuts():
-    _, kept = play(closed(tasks=100, drain_s=30), taking(4.0), stops=[5.0, 6.0])
+    _, kept = play(closed(tasks=100, drain_s=30), taking(4.0), stops={5.0: Engine.stop, 6.0: Engine.stop})
     assert Counter(t.outcome for t in kept.tasks) == {TaskOutcome.COMPLETED: 2, TaskOutcome.CUT: 2}
     assert max(t.ended_ns for t in kept.tasks) == 6 * S
+
+
+def test_after_a_drain_for_another_reason_ctrl_c_once_still_drains():
+    engine, kept = play(closed(tasks=100), taking(4.0), stops={1.0: Engine.drain, 2.0: Engine.stop})
+    assert engine.interrupted
+    assert [t.outcome for t in kept.tasks] == [TaskOutcome.COMPLETED] * 2
 
 
 def test_alternate_gives_one_set_of_users_both_backends_in_an_order_from_the_seed():
@@ -160,6 +167,12 @@ def test_alternate_gives_one_set_of_users_both_backends_in_an_order_from_the_see
     assert [t.k for t in ordered] == [k for k in range(20) for _ in range(2)]
     assert set(firsts) == {"b0", "b1"}
     assert all(a.ended_ns <= b.scheduled_ns for a, b in itertools.pairwise(ordered))
+
+
+def test_a_drain_lets_both_legs_of_a_pair_end():
+    _, kept = play(closed(users=1, measure_s=1, pairing="alternate"), taking(2.0), taking(2.0))
+    assert [t.outcome for t in kept.tasks] == [TaskOutcome.COMPLETED] * 2
+    assert {t.backend for t in kept.tasks} == {"b0", "b1"}
 
 
 def test_sessions_keep_think_time_between_their_tasks_out_of_task_time():
@@ -273,3 +286,17 @@ def test_failures_that_may_pass_do_not_end_the_run():
     engine, kept = play(closed(users=1, tasks=30), refusing(ErrorKind.STREAM_ERROR, "overloaded"))
     assert engine.lanes[0].lost is None
     assert len(kept.tasks) == 30
+
+
+def test_a_fault_in_the_workload_costs_its_task_and_ends_the_run_with_the_rest_recorded():
+    async def faulty(step, plan, history, parameters):
+        if plan.k == 2 and step.setting.task_id.startswith("b0"):
+            raise ZeroDivisionError("no tokens")
+        return await WORKLOADS["agent"].run(step, plan, history, parameters)
+
+    engine, kept = play(closed(users=1, tasks=9), taking(1.0), taking(1.5), run=faulty)
+    [failed] = [t for t in kept.tasks if t.outcome is not TaskOutcome.COMPLETED]
+    assert (failed.task_id, failed.outcome) == ("b0/w/2", TaskOutcome.FAILED)
+    assert failed.reason.startswith("fault in the harness: ZeroDivisionError: no tokens (test_engine.py:")
+    assert engine.lanes[0].lost == f"b0/w/2: {failed.reason}"
+    assert [t.k for t in of(kept, backend="b1")] == [0, 1]  # the second began at 1.5 s and was let end

@@ -5,6 +5,7 @@ import select
 import socket
 import struct
 import sys
+import time
 
 import pytest
 
@@ -36,13 +37,14 @@ def arrived(client, server, data):
 
 
 def warm(client, server):
-    """The kernel begins to stamp a little after it is asked for the first time."""
-    for _ in range(200):
+    """The kernel begins to stamp a little after it is asked for the first time; later if it is busy."""
+    for _ in range(2000):
         arrived(client, server, b"w")
         reads = client.loop_reads
         client.recv(65_536)
         if client.loop_reads == reads:
             return
+        time.sleep(0.001)
     pytest.fail("the kernel stamps nothing")
 
 
@@ -107,10 +109,14 @@ def test_end_behind_a_full_read_is_told_after_it(pair, reset):
 
 def test_read_that_stops_before_the_end_of_the_queue_is_not_the_kernels_word(pair):
     client, server = pair
+    warm(client, server)
     arrived(client, server, b"x" * 50)
     reads = client.loop_reads
     assert len(client.recv(20)) == 20
     assert client.loop_reads == reads + 1
+    assert client.stopped
+    assert len(client.recv(262_144)) == 30
+    assert not client.stopped
 
 
 def test_without_an_option_the_loop_stamps(pair):
@@ -121,6 +127,7 @@ def test_without_an_option_the_loop_stamps(pair):
     client.recv(262_144)
     assert client.arrival_ns >= after
     assert client.loop_reads == reads + 1
+    assert client.stopped  # the time of a read is a bound, not an arrival
 
 
 def test_end_of_stream_is_no_read(pair):
@@ -245,11 +252,15 @@ def test_what_is_no_tls_is_handed_out_as_it_comes(pair):
     assert client.loop_reads > 0
 
 
-def test_full_buffer_is_handed_out(pair):
+@pytest.mark.parametrize("size", [100, 15], ids=["inside a record", "behind a whole record"])
+def test_full_buffer_is_handed_out_as_a_read_that_stopped(pair, size):
     client, server = pair
     view = memoryview(bytearray(20))
-    arrived(client, server, record(b"x" * 100))
+    arrived(client, server, record(b"x" * size) + record(b"y"))
+    reads = client.loop_reads
     assert client.recv_into(view) == 20
+    assert client.stopped
+    assert client.loop_reads == reads + 1
 
 
 def test_socket_is_found_by_its_number(pair):
