@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 BLOCK_MIN = 10
-BLOCKS_MIN = 12
+BLOCKS_MIN = 8
 REPLICATES = 500
 CELLS = 20_000_000
 """Largest number of weights of one block length: beyond it there are fewer replicates, at least 100."""
@@ -55,13 +55,13 @@ def needed(q: float, *, confidence: float = CONFIDENCE) -> int:
 def resampling(n: int, *, generator: np.random.Generator, runs: Ints | None = None) -> Resampling:
     """Make the resamples of n units in their order of time; `runs`: the run of each unit.
 
-    Inside a run two block lengths are tried, sqrt(n) and n / 12 (at least 10 both), and the wider
+    Inside a run two block lengths are tried, sqrt(n) and n / 8 (at least 10 both), and the wider
     interval counts: the load's memory is not known. From five runs on, runs are the blocks.
     """
     replicates = int(np.clip(CELLS // max(n, 1), 100, REPLICATES))
     if runs is not None and len(np.unique(runs)) >= RUNS_MIN:
-        weights, drawn = _run_weights(runs, generator, replicates)
-        return Resampling((weights,), (drawn,), between_runs=True)
+        rows, drawn = _run_weights(runs, generator, replicates)
+        return Resampling((rows,), (drawn,), between_runs=True)
     lengths = sorted(
         {min(max(BLOCK_MIN, length), max(1, n // 2)) for length in (round(n**0.5), n // BLOCKS_MIN)}
     )
