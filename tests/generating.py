@@ -39,7 +39,7 @@ class World:
     own_sd: float = 0.2
     shared_sd: float = 0.2
     side_sd: float = 0.1
-    tau_s: float = 30.0
+    tau_s: float = 20.0
     gap_s: float | None = None
     cut_s: float | None = None
     limit_s: float | None = None

@@ -102,8 +102,8 @@ def _ratio_total(
     pairing = pair(left, right, runs=runs)
     resampled = resampled_pairs(pairing, generator=generator)
     places = unit_places(pairing)
-    sums = [np.bincount(places, weights=one) for one in (base, cand)]
-    ratios = [_quotient(weights @ sums[0], weights @ sums[1]) for weights in resampled.weights]
+    ours_sums, theirs_sums = (np.bincount(places, weights=one).astype(np.float64) for one in (base, cand))
+    ratios = [_quotient(weights @ ours_sums, weights @ theirs_sums) for weights in resampled.weights]
     low, high = widened(value, ratios, resampled.drawn)
     return Estimate(value=value, low=finite(low), high=finite(high), n=len(keys))
 
@@ -174,11 +174,15 @@ def _draw_sides(
         at = [min(i, len(part.weights) - 1) for part in parts]
         columns = np.concatenate([p.weights[j][:rows] for p, j in zip(parts, at, strict=True)], axis=1)
         blocks = [
-            sum(p.drawn[j] for p, j, names in zip(parts, at, strata, strict=True) if not side.isdisjoint(names))
+            sum(
+                p.drawn[j]
+                for p, j, names in zip(parts, at, strata, strict=True)
+                if not side.isdisjoint(names)
+            )
             for side in (left, right)
         ]
-        weights = (columns[:, [place[name] for name in side]] for side in (ours, theirs))
-        drawn.append((*weights, min(blocks)))
+        left_weights, right_weights = (columns[:, [place[name] for name in side]] for side in (ours, theirs))
+        drawn.append((left_weights, right_weights, min(blocks)))
     return drawn
 
 

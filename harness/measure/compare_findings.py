@@ -116,7 +116,7 @@ def work_findings(baseline: Side, candidate: Side, *, runs: Runs = None) -> Iter
     ours_cached, theirs_cached = _cached_share(left), _cached_share(right)
     if ours_cached is None or theirs_cached is None:
         return
-    if abs(ours_cached - theirs_cached) > CACHE_LIMIT:
+    if round(abs(ours_cached - theirs_cached), 9) > CACHE_LIMIT:
         detail = (
             f"{ours_cached:.1%} of input tokens came from the cache on {baseline.backend},"
             f" {theirs_cached:.1%} on {candidate.backend} (limit {100 * CACHE_LIMIT:.0f} points apart)"
@@ -194,7 +194,7 @@ def _output(calls: Sequence[CallRecord]) -> int | None:
 
 
 def _cached_share(calls_of: Mapping[Key, list[CallRecord]]) -> float | None:
-    """Cached input tokens / input tokens, of the calls that tell both."""
+    """Give cached input tokens / input tokens, of the calls that tell both."""
     told = [
         (call.cached_tokens, call.input_tokens)
         for calls in calls_of.values()
