@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from harness.records import TaskOutcome
 
 CENSORED = (TaskOutcome.CUT, TaskOutcome.TIMEOUT)
+CELLS = 2_000_000
+"""Replicates x tasks that are worked on at once: what bounds the memory of an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +89,26 @@ def share_replicates(
     surviving = np.cumprod(1 - leaving, axis=1)
     before = np.concatenate((np.ones((len(surviving), 1)), surviving[:, :-1]), axis=1)
     return np.asarray((before * np.where(completed[order][:early], hazard, 0.0)).sum(axis=1))
+
+
+def time_replicates(
+    times_s: NDArray[np.float64], outcomes: Sequence[TaskOutcome], weights: NDArray[np.uint16], q: float
+) -> NDArray[np.float64]:
+    """Give the smallest time at which F >= q for each row of weights, inf where it is never reached.
+
+    (replicates, n) -> (replicates,); ties as in `share_replicates`. A row without weight gives inf.
+    """
+    censored = np.array([outcome in CENSORED for outcome in outcomes], dtype=bool)
+    completed = np.array([outcome is TaskOutcome.COMPLETED for outcome in outcomes], dtype=bool)
+    order = np.lexsort((censored, times_s))
+    found = [np.empty(0)]
+    for rows in np.array_split(weights, max(1, weights.size // CELLS)):
+        ordered = rows[:, order].astype(np.float64)
+        at_risk = np.cumsum(ordered[:, ::-1], axis=1)[:, ::-1]
+        hazard = np.divide(ordered, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0)
+        surviving = np.cumprod(1 - np.where(censored[order], 0.0, hazard), axis=1)
+        before = np.concatenate((np.ones((len(rows), 1)), surviving[:, :-1]), axis=1)
+        share = np.cumsum(before * np.where(completed[order], hazard, 0.0), axis=1)
+        at = (share < q - 1e-12).sum(axis=1)
+        found.append(np.concatenate((times_s[order], [np.inf]))[at])
+    return np.concatenate(found)
