@@ -10,7 +10,8 @@ from math import ceil
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.measure.cost import tokens_usd
+from harness.measure.charge import tokens_usd
+from harness.prices import TokenPrice, entry_at, prices_of
 from harness.scenario import (
     Backend,
     Kind,
@@ -110,7 +111,7 @@ def money_guard(scenario: Scenario, *, yes: bool) -> list[str]:
     if yes or (scenario.spend_limit_usd is not None and not unpriced):
         return lines
     ask = f"give --yes to start it{'' if unpriced else ', or set spend_limit_usd'}"
-    why = f"the price of {', '.join(unpriced)} is not known" if unpriced else "this costs money"
+    why = f"the scenario sets no price for {', '.join(unpriced)}" if unpriced else "this costs money"
     raise UsageError("\n".join([*lines, f"{why}: {ask}"]))
 
 
@@ -124,9 +125,10 @@ def _estimate(name: str, backend: Backend, scenario: Scenario) -> str:
         tasks = ceil(load.tasks_per_s * load.measure_s)
     calls, tokens_in, tokens_out = kind.estimate(planner, range(tasks or PER_TASKS))
     usd = "USD unknown"
-    if backend.price is not None:
-        sum_usd = tokens_usd(backend.price, input_tokens=tokens_in, cached_tokens=0, output_tokens=tokens_out)
-        usd = f"about USD {sum_usd:,.2f} if nothing is cached"
+    listed = entry_at(prices_of(backend.model, backend.price), backend.service_tier)
+    if listed is not None and isinstance(listed.price, TokenPrice):
+        sum_usd = tokens_usd(listed.price, input_tokens=tokens_in, cached_tokens=0, output_tokens=tokens_out)
+        usd = f"about USD {sum_usd:,.2f} by its {listed.mark} price if nothing is cached"
     of = f"{tasks} tasks" if tasks else f"each {PER_TASKS} tasks (the run goes by time)"
     return (
         f"{name} is not on this machine: {of} and the warm-up before them; the tasks make {calls:,} calls"

@@ -22,10 +22,11 @@ from harness.engine import Engine, Kept
 from harness.errors import UnreachableError
 from harness.lanes import Job
 from harness.machine import facts as machine_facts
+from harness.measure.charge import call_usd
 from harness.measure.conclude import BackendFacts, Records, RunFacts, conclude
-from harness.measure.cost import call_usd
 from harness.measure.verdict import EXIT_CODES
 from harness.preparation import Prepared
+from harness.prices import prices_of
 from harness.records import SCHEMA, CallRecord, EventsRecord, Phase, TaskRecord
 from harness.scenario import Backend, OpenLoad
 from harness.sinks.records import RecordWriter, write_json
@@ -52,7 +53,7 @@ class Spending:
     def over(self, backend: Backend, call: CallRecord) -> bool:
         """Add a call; tell whether the limit is passed."""
         if backend.price is not None:
-            self.usd += call_usd(backend.price, call) or 0.0
+            self.usd += call_usd(call, prices_of(backend.model, backend.price)) or 0.0
         return self.limit_usd is not None and self.usd > self.limit_usd
 
 
@@ -205,6 +206,7 @@ async def _connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStac
                 service_tier=backend.service_tier,
                 output_control="x_plan" if backend.simulate else backend.output_control,
                 extra_body=backend.extra_body,
+                prices=prices_of(backend.model, backend.price),
             )
         )
     return live

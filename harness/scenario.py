@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator
 
 from harness.errors import ScenarioError
+from harness.prices import Price
 from harness.scenario_checks import cross_checks, kind_problem, without_preset, workload_name
 from harness.scenario_text import read_text, toml_tables
 from harness.tables import TABLE, Path, Problem, check, dotted, in_order, no_such, shown
@@ -26,7 +27,6 @@ _SECRETS = ("sk_", "gsk_", "hf_", "AIza", "fw_", "r8_")  # of keys that could be
 Text = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float, Field(ge=0)]
 SomeSeconds = Annotated[float, Field(gt=0)]
-Usd = Annotated[float, Field(ge=0)]
 
 
 class TimeLimits(BaseModel):
@@ -38,16 +38,6 @@ class TimeLimits(BaseModel):
     first_output_s: SomeSeconds = 120
     stall_s: SomeSeconds = 60
     total_s: SomeSeconds = 600
-
-
-class TokenPrice(BaseModel):
-    """USD per 1M tokens; `cached` is for input tokens read from the cache."""
-
-    model_config = TABLE
-
-    input: Usd
-    cached: Usd
-    output: Usd
 
 
 class Backend(BaseModel):
@@ -69,7 +59,7 @@ class Backend(BaseModel):
     extra_body: dict[str, Any] = Field(default_factory=dict)
     output_control: Literal["max_tokens", "ignore_eos"] = "max_tokens"
     limits: TimeLimits = TimeLimits()
-    price: TokenPrice | None = None
+    price: Price | None = None
 
     @field_validator("url")
     @classmethod

@@ -7,13 +7,15 @@ never taken for tool or server time.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from harness.clock import Clock
 from harness.errors import Interrupted
 from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
+from harness.measure.charge import task_usd
 from harness.measure.timeline import CallFacts, records_of
+from harness.prices import Prices
 from harness.records import (
     CallRecord,
     EventsRecord,
@@ -53,6 +55,7 @@ class LiveBackend:
     service_tier: str | None = None
     output_control: str = "max_tokens"
     extra_body: Mapping[str, Any] | None = None
+    prices: Prices = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -133,6 +136,7 @@ class Step:
         self._agent_ns = 0
         self._tools: list[ToolRecord] = []
         self._pieces: list[Piece] = []
+        self._records: list[CallRecord] = []
         self._failure: str | None = None
 
     def salt(self, scope: str) -> tuple[Block, ...]:
@@ -219,7 +223,7 @@ class Step:
             tools=[tool for tool in self._tools if tool.started_ns < ended_ns - origin],
             breakdown=shares,
             breakdown_unknown=list(UNKNOWN),
-            cost_usd=None,
+            cost_usd=task_usd(self._records, self._backend.prices),
             plan_mismatch=self.plan_mismatch,
             agent_ns=self._agent_ns,
         )
@@ -238,6 +242,7 @@ class Step:
             transport=self._backend.transport,
             scheduled_ns=self._due_ns,
             tier_asked=self._backend.service_tier,
+            input_planned=sum(block.tokens for block in planned.blocks),
             output_asked=planned.output_tokens,
             output_control=self._backend.output_control,
             origin_ns=setting.origin_ns,
@@ -267,6 +272,7 @@ class Step:
         """Record the call; the next step is due at its last read."""
         record, events = records_of(timeline, facts, cut=cut)
         self._recorder.call(record, events)
+        self._records.append(record)
         self._pieces.append(call_piece(record))
         self._due_ns = timeline.done_ns
         return record
