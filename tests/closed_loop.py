@@ -15,9 +15,9 @@ MU, SIGMA = 2.5, 0.8  # log seconds at speed 1: median 12.2 s, p95 45.4 s
 
 def closed_loop(*, seed, users, cut_s, faster=1.0, told=True, sigma=SIGMA, backend="b"):
     """Tasks in order of start, one call each. told = False: calls that were cut tell no usage."""
-    generator = np.random.default_rng(seed)
     begun = []
-    for _ in range(users):
+    for user in range(users):
+        generator = np.random.default_rng([seed, user])  # a user's n-th task is the same at any speed
         start_s = 0.0
         while start_s < cut_s:
             work_s = float(np.exp(MU + sigma * generator.standard_normal()))
