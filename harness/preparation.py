@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.measure.charge import tokens_usd
-from harness.prices import TokenPrice, entry_at, prices_of
+from harness.prices import PriceEntry, TokenPrice, entry_at, prices_of
 from harness.scenario import (
     Backend,
     Kind,
@@ -108,10 +108,11 @@ def money_guard(scenario: Scenario, *, yes: bool) -> list[str]:
         return []
     lines = [_estimate(name, backend, scenario) for name, backend in paid.items()]
     unpriced = [name for name, backend in paid.items() if backend.price is None]
+    unknown = [name for name, backend in paid.items() if _charged(backend) is None]
     if yes or (scenario.spend_limit_usd is not None and not unpriced):
         return lines
     ask = f"give --yes to start it{'' if unpriced else ', or set spend_limit_usd'}"
-    why = f"the scenario sets no price for {', '.join(unpriced)}" if unpriced else "this costs money"
+    why = f"the price of {', '.join(unknown)} is not known" if unknown else "this costs money"
     raise UsageError("\n".join([*lines, f"{why}: {ask}"]))
 
 
@@ -125,12 +126,17 @@ def _estimate(name: str, backend: Backend, scenario: Scenario) -> str:
         tasks = ceil(load.tasks_per_s * load.measure_s)
     calls, tokens_in, tokens_out = kind.estimate(planner, range(tasks or PER_TASKS))
     usd = "USD unknown"
-    listed = entry_at(prices_of(backend.model, backend.price), backend.service_tier)
-    if listed is not None and isinstance(listed.price, TokenPrice):
-        sum_usd = tokens_usd(listed.price, input_tokens=tokens_in, cached_tokens=0, output_tokens=tokens_out)
-        usd = f"about USD {sum_usd:,.2f} by its {listed.mark} price if nothing is cached"
+    charged = _charged(backend)
+    if charged is not None and isinstance(charged.price, TokenPrice):
+        sum_usd = tokens_usd(charged.price, input_tokens=tokens_in, cached_tokens=0, output_tokens=tokens_out)
+        usd = f"about USD {sum_usd:,.2f} by its {charged.mark} price if nothing is cached"
     of = f"{tasks} tasks" if tasks else f"each {PER_TASKS} tasks (the run goes by time)"
     return (
         f"{name} is not on this machine: {of} and the warm-up before them; the tasks make {calls:,} calls"
         f" with {tokens_in:,} input and {tokens_out:,} output tokens, {usd}"
     )
+
+
+def _charged(backend: Backend) -> PriceEntry | None:
+    """Price at the tier that is asked for: the scenario's own, else the list's."""
+    return entry_at(prices_of(backend.model, backend.price), backend.service_tier)

@@ -21,6 +21,8 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.FAILED_CALLS: "see `error` in calls.jsonl",
     FindingName.CUT_TASKS: "they are censored, not lost; a longer `drain_s` lets them end",
     FindingName.UNSENT_TASKS: "the asked rate was not reached",
+    FindingName.ASSUMED_PRICE: "set `price` on the backend when you know what it charges you",
+    FindingName.COST_UNKNOWN: "see Money in docs/records.md for what is charged and what cannot be",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
 
