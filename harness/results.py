@@ -26,6 +26,7 @@ class Estimate:
 
     A null value always has a reason. A null value with ends is a range: the number lies between them,
     and nothing better can be said (bounds of censored pairs); an end that is null has no bound there.
+    `needed`: with reason `too_few`, the n from which there is a number.
     """
 
     value: float | None
@@ -33,6 +34,7 @@ class Estimate:
     high: float | None = None
     n: int = 0
     reason: Reason | None = None
+    needed: int | None = None
 
     def __post_init__(self) -> None:
         if (self.value is None) != (self.reason is not None):

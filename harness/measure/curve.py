@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.records import TaskOutcome
-from harness.results import Estimate, Reason
 
 CENSORED = (TaskOutcome.CUT, TaskOutcome.TIMEOUT)
 
@@ -27,7 +26,9 @@ class Curve:
     n: int
 
 
-def completion_curve(times_s: Sequence[float], outcomes: Sequence[TaskOutcome]) -> Curve:
+def completion_curve(
+    times_s: Sequence[float] | NDArray[np.float64], outcomes: Sequence[TaskOutcome]
+) -> Curve:
     """Estimate F from each task's time and outcome; at equal times ends come before censoring."""
     times = np.asarray(times_s, dtype=np.float64)
     completed = np.array([outcome is TaskOutcome.COMPLETED for outcome in outcomes], dtype=bool)
@@ -47,19 +48,42 @@ def _counts(times: NDArray[np.float64], steps: NDArray[np.float64]) -> NDArray[n
     return np.searchsorted(ordered, steps, side="right") - left
 
 
-def quantile(curve: Curve, q: float) -> Estimate:
-    """Give the smallest time at which F >= q, in seconds; `not_reached` if it never is."""
-    if not curve.n:
-        return Estimate(value=None, n=0, reason=Reason.UNKNOWN)
+def time_at(curve: Curve, q: float) -> float | None:
+    """Give the smallest time at which F >= q, in seconds; None if it never is."""
     reached = np.flatnonzero(curve.share >= q - 1e-12)
-    if not len(reached):
-        return Estimate(value=None, n=curve.n, reason=Reason.NOT_REACHED)
-    return Estimate(value=float(curve.times_s[reached[0]]), n=curve.n)
+    return float(curve.times_s[reached[0]]) if len(reached) else None
 
 
-def within(curve: Curve, limit_s: float) -> Estimate:
+def share_at(curve: Curve, limit_s: float) -> float:
     """Give F at `limit_s`: the share of tasks done by then."""
-    if not curve.n:
-        return Estimate(value=None, n=0, reason=Reason.UNKNOWN)
     steps = int(np.searchsorted(curve.times_s, limit_s, side="right"))
-    return Estimate(value=float(curve.share[steps - 1]) if steps else 0.0, n=curve.n)
+    return float(curve.share[steps - 1]) if steps else 0.0
+
+
+def share_replicates(
+    times_s: NDArray[np.float64],
+    outcomes: Sequence[TaskOutcome],
+    weights: NDArray[np.uint16],
+    at_s: float,
+) -> NDArray[np.float64]:
+    """Give F at `at_s` for each row of weights: (replicates, n) -> (replicates,).
+
+    Tasks are taken one after the other; of equal times those that ended come before the censored,
+    and then one by one or together makes no difference to the estimate.
+    """
+    censored = np.array([outcome in CENSORED for outcome in outcomes], dtype=bool)
+    completed = np.array([outcome is TaskOutcome.COMPLETED for outcome in outcomes], dtype=bool)
+    order = np.lexsort((censored, times_s))
+    ordered = weights[:, order].astype(np.float64)
+    total = ordered.sum(axis=1)
+    known = total > 0
+    early = int(np.searchsorted(times_s[order], at_s, side="right"))
+    if not censored[order][:early].any():
+        done = np.where(completed[order][:early], 1.0, 0.0)
+        return np.asarray(ordered[known][:, :early] @ done / total[known])
+    at_risk = np.cumsum(ordered[known][:, ::-1], axis=1)[:, ::-1][:, :early]
+    hazard = np.divide(ordered[known][:, :early], at_risk, out=np.zeros_like(at_risk), where=at_risk > 0)
+    leaving = np.where(censored[order][:early], 0.0, hazard)
+    surviving = np.cumprod(1 - leaving, axis=1)
+    before = np.concatenate((np.ones((len(surviving), 1)), surviving[:, :-1]), axis=1)
+    return np.asarray((before * np.where(completed[order][:early], hazard, 0.0)).sum(axis=1))

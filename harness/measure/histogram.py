@@ -23,13 +23,13 @@ Ints = NDArray[np.int64]
 def bucket(values: Ints) -> Ints:
     """Give each value's bucket: the value itself below 256, then 128 a power of two."""
     exponents = np.maximum(np.frexp(values.astype(np.float64))[1] - _SHIFT - 1, 0).astype(np.int64)
-    return (exponents << _SHIFT) + (values >> exponents)
+    return np.asarray((exponents << _SHIFT) + (values >> exponents))
 
 
 def lower_edge(buckets: Ints) -> Ints:
     """Give the smallest value of each bucket; the inverse of `bucket` at bucket borders."""
     exponents = np.maximum((buckets >> _SHIFT) - 1, 0)
-    return (buckets - (exponents << _SHIFT)) << exponents
+    return np.asarray((buckets - (exponents << _SHIFT)) << exponents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,12 @@ def quantile(counted: Histogram, q: float) -> float | None:
     edge = counted.buckets[at : at + 1]
     low, high = int(lower_edge(edge)[0]), int(lower_edge(edge + 1)[0])
     return (low + high - 1) / 2
+
+
+def count_up_to(counted: Histogram, value: float) -> int:
+    """Count values in the bucket of `value` and below it."""
+    at = int(np.searchsorted(counted.buckets, bucket(np.array([int(value)]))[0], side="right"))
+    return int(counted.counts[:at].sum())
 
 
 def to_bytes(counted: Histogram) -> bytes:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 BLOCK_MIN = 10
-BLOCKS_MIN = 12
+BLOCKS_MIN = 8
 REPLICATES = 500
 CELLS = 20_000_000
 """Largest number of weights of one block length: beyond it there are fewer replicates, at least 100."""
@@ -55,13 +55,13 @@ def needed(q: float, *, confidence: float = CONFIDENCE) -> int:
 def resampling(n: int, *, generator: np.random.Generator, runs: Ints | None = None) -> Resampling:
     """Make the resamples of n units in their order of time; `runs`: the run of each unit.
 
-    Inside a run two block lengths are tried, sqrt(n) and n / 12 (at least 10 both), and the wider
+    Inside a run two block lengths are tried, sqrt(n) and n / 8 (at least 10 both), and the wider
     interval counts: the load's memory is not known. From five runs on, runs are the blocks.
     """
     replicates = int(np.clip(CELLS // max(n, 1), 100, REPLICATES))
     if runs is not None and len(np.unique(runs)) >= RUNS_MIN:
-        weights, drawn = _run_weights(runs, generator, replicates)
-        return Resampling((weights,), (drawn,), between_runs=True)
+        rows, drawn = _run_weights(runs, generator, replicates)
+        return Resampling((rows,), (drawn,), between_runs=True)
     lengths = sorted(
         {min(max(BLOCK_MIN, length), max(1, n // 2)) for length in (round(n**0.5), n // BLOCKS_MIN)}
     )
@@ -94,24 +94,29 @@ def _run_weights(runs: Ints, generator: np.random.Generator, replicates: int) ->
     return drawn.astype(np.uint16)[:, place], len(names)
 
 
-def effective(resampled: Resampling, hits: Floats, counts: Floats) -> float:
-    """Give the number of independent observations that would scatter the share hits / counts as much.
+def share_replicates(resampled: Resampling, hits: Floats, counts: Floats) -> list[Floats]:
+    """Give the share hits / counts of each resample, a row a block length; hits and counts per unit."""
+    found = []
+    for weights in resampled.weights:
+        sums = weights @ counts
+        found.append((weights @ hits)[sums > 0] / sums[sums > 0])
+    return found
 
-    hits, counts: per unit. share (1 - share) / variance over the resamples, less for few blocks by
-    (z / t)^2; the smallest over the block lengths, never more than all counts.
+
+def effective(share: float, replicates: Sequence[Floats], *, drawn: Sequence[int], total: float) -> float:
+    """Give the number of independent observations that would scatter a share as much as its resamples do.
+
+    share (1 - share) / variance, less for few blocks by (z / t)^2; the smallest over the block lengths,
+    between 1 and the `total` of observations.
     """
     from scipy.stats import norm, t  # heavy: imported where it is used
 
-    total = float(counts.sum())
-    share = float(hits.sum()) / total
     z = norm.ppf((1 + CONFIDENCE) / 2)
     found = [total]
-    for weights, drawn in zip(resampled.weights, resampled.drawn, strict=True):
-        sums = weights @ counts
-        shares = (weights @ hits)[sums > 0] / sums[sums > 0]
-        variance = float(shares.var()) * drawn / max(1, drawn - 1) if len(shares) else 0.0
+    for shares, blocks in zip(replicates, drawn, strict=True):
+        variance = float(shares.var()) * blocks / max(1, blocks - 1) if len(shares) else 0.0
         if variance > share * (1 - share) / total:
-            few = (z / t.ppf((1 + CONFIDENCE) / 2, max(1, drawn - 1))) ** 2
+            few = (z / t.ppf((1 + CONFIDENCE) / 2, max(1, blocks - 1))) ** 2
             found.append(share * (1 - share) / variance * float(few))
     return max(1.0, min(found))
 

@@ -1,18 +1,28 @@
 """Records become the summary: one workload on one backend at a time."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from harness.measure import curve
 from harness.measure.breakdown import PARTS
-from harness.measure.metrics.recorded import call_tpot_ns, ttfo_ns, ttft_ns
+from harness.measure.estimates import (
+    Tasks,
+    Units,
+    gap_estimate,
+    quantile_estimate,
+    tasks_of,
+    time_estimate,
+    units_of,
+    within_estimate,
+)
+from harness.measure.histogram import Histogram
+from harness.measure.metrics.registry import METRICS
 from harness.measure.metrics.task import task_time_ns
 from harness.records import CallOutcome, CallRecord, Phase, TaskOutcome, TaskRecord
 from harness.results import (
+    CostSummary,
     Estimate,
     Headline,
     Quantiles,
@@ -25,17 +35,17 @@ from harness.results import (
 )
 
 MEASURED = (Phase.MEASURE, Phase.TAIL)
-WITHIN_S = (10, 60, 300)
-"""Limits of `within`: attention, a short break, a coffee and most prompt caches (research, G)."""
+WITHIN_S = (10.0, 60.0, 300.0)
+"""Limits of `within` that are always told: attention, a short break, a coffee (research, a guess)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """All records of one workload on one backend. `gaps_us` maps call_id to its gaps, the first 0."""
+    """All records of one workload on one backend. `gaps` maps call_id to its gaps in us."""
 
     tasks: Sequence[TaskRecord]
     calls: Sequence[CallRecord]
-    gaps_us: Mapping[str, NDArray[np.int64]]
+    gaps: Mapping[str, Histogram] = field(default_factory=dict)
     dropped: int = 0
 
 
@@ -44,25 +54,38 @@ def measured(kept: Kept) -> Kept:
     tasks = [task for task in kept.tasks if task.phase in MEASURED]
     ids = {task.task_id for task in tasks}
     calls = [call for call in kept.calls if call.task_id in ids]
-    return Kept(tasks, calls, kept.gaps_us, kept.dropped)
+    return Kept(tasks, calls, kept.gaps, kept.dropped)
 
 
-def workload_summary(kept: Kept, *, tier_asked: str | None) -> WorkloadSummary:
+def units(kept: Kept, *, generator: np.random.Generator, runs: Mapping[str, int] | None = None) -> Units:
+    """Lay the measured tasks into units to be resampled."""
+    return units_of(kept.tasks, generator=generator, runs=runs)
+
+
+def workload_summary(
+    kept: Kept,
+    of: Units,
+    *,
+    cost: CostSummary,
+    tier_asked: str | None,
+    within_s: Iterable[float] = (),
+) -> WorkloadSummary:
     """Summarise the measured tasks of one workload on one backend."""
     ok = [call for call in kept.calls if call.outcome is CallOutcome.OK]
-    times = task_time(kept.tasks)
-    tpot = [value for value in map(call_tpot_ns, ok) if value is not None]
+    times = task_time(tasks_of(kept.tasks, of), within_s)
     return WorkloadSummary(
         tasks=task_counts(kept.tasks, dropped=kept.dropped),
         task_time=times,
-        ttft_s=quantiles(_scaled(map(ttft_ns, ok), 1e9), ok),
-        ttfo_s=quantiles(_scaled(map(ttfo_ns, ok), 1e9), ok),
-        gap_ms=quantiles(_gaps_ms(ok, kept.gaps_us), ok),
-        tpot_ms=quantiles([value / 1e6 for value in tpot], ok),
-        decode_tokens_per_s=estimate([1e9 / value for value in tpot if value > 0], 0.5, ok),
+        ttft_s=_quantiles(lambda q: call_estimate("ttft_s", ok, of, q)),
+        ttfo_s=_quantiles(lambda q: call_estimate("ttfo_s", ok, of, q)),
+        gap_ms=_quantiles(lambda q: _in_ms(gap_estimate(_gaps(ok, kept), _places(ok, of), of, q))),
+        tpot_ms=_quantiles(lambda q: call_estimate("tpot_ms", ok, of, q)),
+        decode_tokens_per_s=call_estimate("decode_tokens_per_s", ok, of, 0.5),
         headline=Headline(name="task_time", unit="s", better="lower", value=times.p50_s),
+        extra={"events_per_token": call_estimate("events_per_token", ok, of, 0.5)},
         tokens=token_totals(kept.calls),
         breakdown=shares(kept.tasks),
+        cost=cost,
         tier=TierSummary(
             asked=tier_asked, served=dict(Counter(call.tier_served for call in ok if call.tier_served))
         ),
@@ -84,30 +107,28 @@ def task_counts(tasks: Sequence[TaskRecord], *, dropped: int) -> TaskCounts:
     )
 
 
-def task_time(tasks: Sequence[TaskRecord]) -> TaskTime:
+def task_time(tasks: Tasks, within_s: Iterable[float] = ()) -> TaskTime:
     """Give quantiles and shares of the completion curve."""
-    done = curve.completion_curve(
-        [task_time_ns(task) / 1e9 for task in tasks], [task.outcome for task in tasks]
-    )
-    p50, p90, p95, p99 = (curve.quantile(done, q) for q in (0.5, 0.9, 0.95, 0.99))
-    within = {str(limit): curve.within(done, limit) for limit in WITHIN_S}
+    p50, p90, p95, p99 = (time_estimate(tasks, q) for q in (0.5, 0.9, 0.95, 0.99))
+    limits = sorted({*WITHIN_S, *within_s})
+    within = {f"{limit:g}": within_estimate(tasks, limit) for limit in limits}
     return TaskTime(p50_s=p50, p90_s=p90, p95_s=p95, p99_s=p99, within=within)
 
 
-def quantiles(values: Sequence[float] | NDArray[np.float64], calls: Sequence[CallRecord]) -> Quantiles:
-    """Give the four quantiles of a call metric over the calls that have it."""
-    p50, p90, p95, p99 = (estimate(values, q, calls) for q in (0.5, 0.9, 0.95, 0.99))
-    return Quantiles(p50=p50, p90=p90, p95=p95, p99=p99)
-
-
-def estimate(
-    values: Sequence[float] | NDArray[np.float64], q: float, calls: Sequence[CallRecord] = ()
-) -> Estimate:
-    """Give the smallest observed value with F >= q; without values say why there are none."""
-    if len(values):
-        return Estimate(value=float(np.quantile(values, q, method="inverted_cdf")), n=len(values))
-    hidden = any(call.hidden_tokens is None for call in calls)
-    return Estimate(value=None, n=0, reason=Reason.HIDDEN if hidden else Reason.UNKNOWN)
+def call_estimate(name: str, calls: Sequence[CallRecord], of: Units, q: float) -> Estimate:
+    """Give a quantile of a call metric of the registry, over the calls that have it."""
+    metric = METRICS[name]
+    if metric.value is None:
+        raise ValueError(f"{name} is no metric of a record")
+    values, places = [], []
+    for call in calls:
+        value = metric.value(call)
+        if value is not None:
+            values.append(value * metric.scale)
+            places.append(of.place[call.task_id])
+    if not values and any(call.hidden_tokens is None for call in calls):
+        return Estimate(value=None, reason=Reason.HIDDEN)
+    return quantile_estimate(values, places, of, q)
 
 
 def token_totals(calls: Sequence[CallRecord]) -> TokenTotals:
@@ -134,14 +155,22 @@ def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:
     return {part: sum(task.breakdown[part] * task_time_ns(task) for task in done) / total for part in PARTS}
 
 
-def _scaled(values: Iterable[int | None], unit: float) -> list[float]:
-    return [value / unit for value in values if value is not None]
+def _quantiles(estimate: Callable[[float], Estimate]) -> Quantiles:
+    p50, p90, p95, p99 = (estimate(q) for q in (0.5, 0.9, 0.95, 0.99))
+    return Quantiles(p50=p50, p90=p90, p95=p95, p99=p99)
 
 
-def _gaps_ms(calls: Iterable[CallRecord], gaps_us: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float64]:
-    """Pool the gaps of all calls (unit of analysis: gap); the first entry of a call is no gap."""
-    pooled = [gaps_us[call.call_id][1:] for call in calls if call.call_id in gaps_us]
-    return np.concatenate(pooled) / 1e3 if pooled else np.empty(0)
+def _gaps(calls: Sequence[CallRecord], kept: Kept) -> dict[str, Histogram]:
+    return {call.call_id: kept.gaps[call.call_id] for call in calls if call.call_id in kept.gaps}
+
+
+def _places(calls: Sequence[CallRecord], of: Units) -> dict[str, int]:
+    return {call.call_id: of.place[call.task_id] for call in calls}
+
+
+def _in_ms(us: Estimate) -> Estimate:
+    value, low, high = (None if one is None else one / 1e3 for one in (us.value, us.low, us.high))
+    return Estimate(value, low, high, us.n, us.reason, us.needed)
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -16,6 +16,11 @@ def ttfo_ns(call: CallRecord) -> int | None:
     return None if call.first_answer_ns is None else call.first_answer_ns - call.sent_ns
 
 
+def wall_ns(call: CallRecord) -> int:
+    """End of the answer - sent."""
+    return call.done_ns - call.sent_ns
+
+
 def call_tpot_ns(call: CallRecord) -> float | None:
     """(last output - first output) / (streamed tokens - tokens of the first event); needs two events."""
     if call.first_output_ns is None or call.last_output_ns is None or call.streamed_events < TWO:
@@ -25,3 +30,15 @@ def call_tpot_ns(call: CallRecord) -> float | None:
         streamed=streamed_tokens(call.output_tokens, call.hidden_tokens),
         first=first_event_tokens(call.first_event_tokens, call.hidden_tokens),
     )
+
+
+def decode_tokens_per_s(call: CallRecord) -> float | None:
+    """1 / TPOT; None where all tokens came at one moment."""
+    tpot = call_tpot_ns(call)
+    return 1e9 / tpot if tpot else None
+
+
+def events_per_token(call: CallRecord) -> float | None:
+    """Output events / streamed tokens: below 1 events hold several tokens."""
+    streamed = streamed_tokens(call.output_tokens, call.hidden_tokens)
+    return call.streamed_events / streamed if streamed else None
