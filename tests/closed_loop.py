@@ -49,6 +49,7 @@ def _one(k, start_s, end_s, *, cut):
     task = {
         "task_id": f"b/w/{k}",
         "k": k,
+        "session": k,
         "scheduled_ns": start_ns,
         "started_ns": start_ns,
         "ended_ns": end_ns,

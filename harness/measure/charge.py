@@ -2,12 +2,13 @@
 
 What a call costs by the token, the first that fits:
 
-1. Nothing came of it, no output and no usage (refused, no connection, cut while it waited): 0.
+1. It failed with no output and no usage (no connection, refused, an HTTP error): 0.
 2. Its tier has no price: unknown, which is never 0.
 3. Its usage was told: tokens x price. Cached tokens that were not told count as uncached ones.
-4. It broke off (cut, cancelled, failed) before its usage came: what is known so far. That is the planned
-   prompt and the output events that came, taken to be like those of the calls around it: as much of the
-   prompt cached, as many tokens an event. An estimate, and a finding says how much of the money it is.
+4. It broke off before its usage came (cut, cancelled, timed out, failed amid its output): what is known so
+   far. That is the planned prompt and the output events that came, taken to be like those of the calls
+   around it: as much of the prompt cached, as many tokens an event. Reasoning that nobody saw yet is
+   missing. An estimate, and a finding says how much of the money it is.
 5. It ended well and told no usage: unknown.
 
 By the second of inference a call costs its busy time, however it ended. Where endpoints are paid by the
@@ -21,6 +22,7 @@ from harness.prices import EndpointPrice, InferencePrice, Prices, TokenPrice, en
 from harness.records import CallOutcome, CallRecord
 from harness.values import ErrorKind
 
+_TIMEOUTS = (ErrorKind.FIRST_OUTPUT_TIMEOUT, ErrorKind.IDLE_TIMEOUT, ErrorKind.TOTAL_TIMEOUT)
 _UNCONNECTED = (ErrorKind.CONNECT, ErrorKind.CONNECT_TIMEOUT, ErrorKind.TLS, ErrorKind.CLIENT_RESOURCE)
 
 
@@ -117,9 +119,10 @@ def told(call: CallRecord) -> bool:
 
 
 def unserved(call: CallRecord) -> bool:
-    """Tell whether nothing came of a call: no output, no usage, no good end."""
+    """Tell whether a server failed to do anything for a call. One that we stopped was being worked on."""
     silent = call.input_tokens is None and call.output_tokens is None and not call.streamed_events
-    return silent and call.outcome is not CallOutcome.OK
+    ours = call.error is not None and call.error.kind in _TIMEOUTS
+    return silent and call.outcome is CallOutcome.FAILED and not ours
 
 
 def countable(call: CallRecord) -> bool:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.measure.charge import Habit, countable, habit, task_usd, tier_of, told, unserved
-from harness.measure.intervals import Floats, Ints, Resampling, Weights, needed, resampling, widened
+from harness.measure.estimates import Units
+from harness.measure.intervals import Floats, Ints, Resampling, needed, resampling, widened
 from harness.prices import EVERY, EndpointPrice, Mark, Prices, TokenPrice, entry_at
 from harness.records import CallRecord, TaskOutcome, TaskRecord
 from harness.results import CostSummary, Estimate, Finding, FindingName, Reason
@@ -23,23 +24,31 @@ INTERVAL_MIN = needed(0.5)
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What the measured tasks of one workload on one backend cost, in their order.
+    """What the measured tasks of one workload on one backend cost; arrays are parallel, one entry a task.
 
-    usd: (n,), nan where unknown; completed: (n,), 1 or 0; k: (n,) numbers of the tasks; runs: (n,) the
-    run of each. total_usd: None where unknown; more than the sum only if there is no task at all.
+    usd: nan where unknown; completed: 1 or 0; units: (run, session) of each, which is what is resampled.
+    total_usd: None where unknown; more than the sum only if there is no task at all.
     """
 
     usd: Floats
     completed: Floats
-    k: Ints
-    runs: Ints
+    task_ids: Sequence[str]
+    units: Sequence[tuple[int, int]]
     total_usd: float | None
 
 
-def money(tasks: Sequence[TaskRecord], calls: Sequence[CallRecord], prices: Prices, *, run_s: float) -> Money:
-    """Add up what each task cost. tasks: the measured ones, in order of time; calls: theirs, in any order.
+def money(
+    tasks: Sequence[TaskRecord],
+    calls: Sequence[CallRecord],
+    prices: Prices,
+    *,
+    run_s: float,
+    runs: Mapping[str, int] | None = None,
+) -> Money:
+    """Add up what each measured task cost by its calls, which may come in any order.
 
-    run_s: wall time of the run, which is what endpoints by the hour cost.
+    run_s: wall time of the run, which is what endpoints by the hour cost; runs: task_id -> number of its
+    run, where several are put together.
     """
     by_task: Mapping[str, list[CallRecord]] = defaultdict(list)
     for call in calls:
@@ -57,49 +66,35 @@ def money(tasks: Sequence[TaskRecord], calls: Sequence[CallRecord], prices: Pric
     return Money(
         usd=usd,
         completed=np.array([task.outcome is TaskOutcome.COMPLETED for task in tasks], dtype=np.float64),
-        k=np.array([task.k for task in tasks], dtype=np.int64),
-        runs=np.zeros(len(tasks), dtype=np.int64),
+        task_ids=[task.task_id for task in tasks],
+        units=[(runs[task.task_id] if runs else 0, task.session) for task in tasks],
         total_usd=total,
     )
 
 
-def together(runs: Sequence[Money]) -> Money:
-    """Join the money of several runs, so that whole runs can be resampled."""
-    totals = [run.total_usd for run in runs]
-    return Money(
-        usd=np.concatenate([run.usd for run in runs]),
-        completed=np.concatenate([run.completed for run in runs]),
-        k=np.concatenate([run.k for run in runs]),
-        runs=np.repeat(np.arange(len(runs)), [len(run.k) for run in runs]),
-        total_usd=None if None in totals else sum(total for total in totals if total is not None),
-    )
-
-
-def cost_summary(spent: Money, *, generator: np.random.Generator) -> CostSummary:
+def cost_summary(spent: Money, of: Units) -> CostSummary:
     """Total, and all of it / completed tasks: tasks that did not complete cost money, and count nothing.
 
     A run that ends by the clock cuts tasks. Their money so far stays in: the completed ones alone are
     the short and cheap ones of those that began (the longer a task, the likelier the cut), the more so
     the slower the backend.
     """
-    n, done = len(spent.k), float(spent.completed.sum())
+    n, done = len(spent.usd), float(spent.completed.sum())
     if spent.total_usd is None:
-        total = Estimate(None, n=n, reason=Reason.UNKNOWN)
-    else:
-        total = Estimate(spent.total_usd, n=n)
+        unknown = Estimate(None, n=n, reason=Reason.UNKNOWN)
+        return CostSummary(unknown, unknown if done else Estimate(None, n=n, reason=Reason.NOT_APPLICABLE))
+    total = Estimate(spent.total_usd, n=n)
     if not done:
         return CostSummary(total, Estimate(None, n=n, reason=Reason.NOT_APPLICABLE))
-    if spent.total_usd is None:
-        return CostSummary(total, Estimate(None, n=n, reason=Reason.UNKNOWN))
-    resampled = resampling(n, generator=generator, runs=spent.runs)
-    replicates = [_per_completed(weights, spent.usd, spent.completed) for weights in resampled.weights]
-    return CostSummary(total, _with_interval(spent.total_usd / done, replicates, resampled, n))
+    place = np.array([of.place[task_id] for task_id in spent.task_ids])
+    replicates = _per_completed(spent, place, of.resampled)
+    return CostSummary(total, _with_interval(spent.total_usd / done, replicates, of.resampled, n))
 
 
 def cost_ratio(baseline: Money, candidate: Money, *, generator: np.random.Generator) -> Estimate:
     """Candidate / baseline of the money per completed task; above 1 the candidate costs more.
 
-    Task k is the same work on both, so both sides are resampled together: what makes a task dear makes
+    Task k is the same work on both, so both sides are resampled together: what makes a session dear makes
     it dear twice and leaves the ratio alone. A task of one side only counts on that side. n: completed
     tasks of the side that has fewer.
     """
@@ -107,25 +102,28 @@ def cost_ratio(baseline: Money, candidate: Money, *, generator: np.random.Genera
     n = int(min(side.completed.sum() for side in sides))
     if not n:
         return Estimate(None, reason=Reason.NOT_APPLICABLE)
-    if any(side.total_usd is None for side in sides):
+    if baseline.total_usd is None or candidate.total_usd is None:
         return Estimate(None, n=n, reason=Reason.UNKNOWN)
-    below, above = ((side.total_usd or 0.0) / float(side.completed.sum()) for side in sides)
-    if not below:
+    if not baseline.total_usd:
         return Estimate(None, n=n, reason=Reason.NOT_APPLICABLE)
-    have = [set(_units(side)) for side in sides]
+    below, above = (
+        baseline.total_usd / baseline.completed.sum(),
+        candidate.total_usd / candidate.completed.sum(),
+    )
+    have = [set(side.units) for side in sides]
     units = sorted(have[0] | have[1])
-    place = {unit: i for i, unit in enumerate(units)}
-    at = [np.array([place[unit] for unit in _units(side)], dtype=np.int64) for side in sides]
-    shared = np.array([unit in have[0] and unit in have[1] for unit in units])
-    resampled = _apart(shared, np.array([run for run, _ in units]), generator=generator)
-    replicates = []
-    for weights in resampled.weights:
-        per = [
-            _per_completed(weights[:, i], side.usd, side.completed) for side, i in zip(sides, at, strict=True)
-        ]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            replicates.append(per[1] / per[0])
-    return _with_interval(above / below, replicates, resampled, n)
+    index = {unit: i for i, unit in enumerate(units)}
+    resampled = _apart(
+        np.array([unit in have[0] and unit in have[1] for unit in units]),
+        np.array([run for run, _ in units]),
+        generator=generator,
+    )
+    apart = [
+        _per_completed(side, np.array([index[unit] for unit in side.units]), resampled) for side in sides
+    ]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        replicates = [over / under for under, over in zip(*apart, strict=True)]
+    return _with_interval(float(above / below), replicates, resampled, n)
 
 
 def cost_findings(
@@ -175,14 +173,10 @@ def _time_shares(tasks: Sequence[TaskRecord]) -> Floats:
     return times / times.sum() if times.sum() else np.full(len(tasks), 1 / max(1, len(tasks)))
 
 
-def _units(side: Money) -> list[tuple[int, int]]:
-    return list(zip(side.runs.tolist(), side.k.tolist(), strict=True))
-
-
 def _apart(shared: "NDArray[np.bool_]", runs: Ints, *, generator: np.random.Generator) -> Resampling:
-    """Resample the tasks that both sides have, and the others, each by themselves; or whole runs.
+    """Resample the sessions that both sides have, and the others, each by themselves; or whole runs.
 
-    In a run by the clock the faster side goes on where the slower one has no more tasks. Blocks over
+    In a run by the clock the faster side goes on where the slower one has none left. Blocks over
     all of them would draw now many, now few of the slower one's.
     """
     whole = resampling(len(shared), generator=generator, runs=runs)
@@ -198,11 +192,12 @@ def _apart(shared: "NDArray[np.bool_]", runs: Ints, *, generator: np.random.Gene
     return Resampling(tuple(weights), drawn, between_runs=False)
 
 
-def _per_completed(weights: Weights, usd: Floats, completed: Floats) -> Floats:
-    """Money per completed task of each resample; inf where none of its tasks completed."""
+def _per_completed(spent: Money, place: Ints, resampled: Resampling) -> list[Floats]:
+    """Money per completed task of each resample, a row a block length; inf where none completed."""
+    n = resampled.weights[0].shape[1]
+    usd, completed = (np.bincount(place, each, minlength=n) for each in (spent.usd, spent.completed))
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: Floats = (weights @ usd) / (weights @ completed)
-    return ratios
+        return [(weights @ usd) / (weights @ completed) for weights in resampled.weights]
 
 
 def _with_interval(value: float, replicates: Sequence[Floats], resampled: Resampling, n: int) -> Estimate:

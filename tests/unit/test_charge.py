@@ -18,6 +18,10 @@ TIERS = prices_of(
 UNTOLD = {"input_tokens": None, "cached_tokens": None, "output_tokens": None}
 NOTHING = {**UNTOLD, "streamed_events": 0}
 CUT = {"outcome": CallOutcome.CUT, "input_planned": 1000, "streamed_events": 20}
+LATE = {
+    "outcome": CallOutcome.FAILED,
+    "error": CallError(ErrorKind.FIRST_OUTPUT_TIMEOUT, "no output within 120 s"),
+}
 REFUSED = {"outcome": CallOutcome.FAILED, "error": CallError(ErrorKind.CONNECT, "refused")}
 
 
@@ -41,9 +45,9 @@ def test_tokens_by_hand():
         pytest.param({"output_tokens": None}, None, id="ended well, output not told"),
         pytest.param({"outcome": CallOutcome.FAILED, "output_tokens": 100}, 0.0035, id="failed, told"),
         pytest.param({**NOTHING, **REFUSED}, 0.0, id="refused"),
-        pytest.param(
-            {**NOTHING, "outcome": CallOutcome.CUT, "input_planned": 1000}, 0.0, id="cut while waiting"
-        ),
+        pytest.param({**NOTHING, **CUT, "streamed_events": 0}, 0.005, id="cut while it waited: its prompt"),
+        pytest.param({**NOTHING, **LATE, "input_planned": 1000}, 0.005, id="timed out: its prompt"),
+        pytest.param({**NOTHING, **LATE}, None, id="timed out, prompt unknown"),
         pytest.param({**UNTOLD, **CUT}, 0.0056, id="cut, planned prompt and events so far"),
         pytest.param({**UNTOLD, **CUT, "outcome": CallOutcome.FAILED}, 0.0056, id="broken off"),
         pytest.param({**UNTOLD, **CUT, "output_tokens": 40}, 0.0062, id="cut, running count"),
