@@ -10,7 +10,8 @@ from math import ceil
 from pathlib import Path
 
 from harness.errors import ScenarioError, UsageError
-from harness.measure.cost import tokens_usd
+from harness.measure.charge import tokens_usd
+from harness.prices import PriceEntry, TokenPrice, entry_at, prices_of
 from harness.scenario import (
     Backend,
     Kind,
@@ -120,10 +121,11 @@ def money_guard(scenario: Scenario, *, yes: bool) -> list[str]:
         return []
     lines = [_estimate(name, backend, scenario) for name, backend in paid.items()]
     unpriced = [name for name, backend in paid.items() if backend.price is None]
+    unknown = [name for name, backend in paid.items() if _charged(backend) is None]
     if yes or (scenario.spend_limit_usd is not None and not unpriced):
         return lines
     ask = f"give --yes to start it{'' if unpriced else ', or set spend_limit_usd'}"
-    why = f"the price of {', '.join(unpriced)} is not known" if unpriced else "this costs money"
+    why = f"the price of {', '.join(unknown)} is not known" if unknown else "this costs money"
     raise UsageError("\n".join([*lines, f"{why}: {ask}"]))
 
 
@@ -137,11 +139,17 @@ def _estimate(name: str, backend: Backend, scenario: Scenario) -> str:
         tasks = ceil(load.tasks_per_s * load.measure_s)
     calls, tokens_in, tokens_out = kind.estimate(planner, range(tasks or PER_TASKS))
     usd = "USD unknown"
-    if backend.price is not None:
-        sum_usd = tokens_usd(backend.price, input_tokens=tokens_in, cached_tokens=0, output_tokens=tokens_out)
-        usd = f"about USD {sum_usd:,.2f} if nothing is cached"
+    charged = _charged(backend)
+    if charged is not None and isinstance(charged.price, TokenPrice):
+        sum_usd = tokens_usd(charged.price, input_tokens=tokens_in, cached_tokens=0, output_tokens=tokens_out)
+        usd = f"about USD {sum_usd:,.2f} by its {charged.mark} price if nothing is cached"
     of = f"{tasks} tasks" if tasks else f"each {PER_TASKS} tasks (the run goes by time)"
     return (
         f"{name} is not on this machine: {of} and the warm-up before them; the tasks make {calls:,} calls"
         f" with {tokens_in:,} input and {tokens_out:,} output tokens, {usd}"
     )
+
+
+def _charged(backend: Backend) -> PriceEntry | None:
+    """Price at the tier that is asked for: the scenario's own, else the list's."""
+    return entry_at(prices_of(backend.model, backend.price), backend.service_tier)

@@ -21,10 +21,11 @@ from harness.clock import MachineClock, cpu_ns, wall_time
 from harness.engine import Engine, Job, Kept
 from harness.errors import UnreachableError
 from harness.machine import facts as machine_facts
+from harness.measure.charge import call_usd
 from harness.measure.conclude import BackendFacts, Records, RunFacts, conclude
-from harness.measure.cost import call_usd
 from harness.measure.verdict import EXIT_CODES
 from harness.preparation import Prepared
+from harness.prices import prices_of
 from harness.records import SCHEMA, CallRecord, EventsRecord, Phase, TaskRecord
 from harness.results import FindingName
 from harness.scenario import Backend, OpenLoad
@@ -53,7 +54,7 @@ class Spending:
     def passes(self, backend: Backend, call: CallRecord) -> bool:
         """Add a call; tell whether it is the one that passes the limit."""
         if backend.price is not None:
-            self.usd += call_usd(backend.price, call) or 0.0
+            self.usd += call_usd(call, prices_of(backend.model, backend.price)) or 0.0
         before, self.stopped = self.stopped, self.limit_usd is not None and self.usd > self.limit_usd
         return self.stopped and not before
 
@@ -228,6 +229,7 @@ async def _connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStac
                 output_control="x_plan" if backend.simulate else backend.output_control,
                 extra_body=backend.extra_body,
                 key=prepared.keys.get(name),
+                prices=prices_of(backend.model, backend.price),
             )
         )
     return live

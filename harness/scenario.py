@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator
 
 from harness.errors import ScenarioError
+from harness.prices import Price
 from harness.scenario_checks import cross_checks, kind_problem, without_preset, workload_name
 from harness.scenario_text import read_text, toml_tables
 from harness.tables import TABLE, Path, Problem, check, dotted, in_order, no_such, shown
@@ -27,7 +28,6 @@ Text = Annotated[str, Field(min_length=1)]
 _A_YEAR_S = 31_536_000  # longer than any run; what is far longer does not fit into a timer
 Seconds = Annotated[float, Field(ge=0, le=_A_YEAR_S)]
 SomeSeconds = Annotated[float, Field(gt=0, le=_A_YEAR_S)]
-Usd = Annotated[float, Field(ge=0)]
 
 
 class TimeLimits(BaseModel):
@@ -39,16 +39,6 @@ class TimeLimits(BaseModel):
     first_output_s: SomeSeconds = 120
     stall_s: SomeSeconds = 60
     total_s: SomeSeconds = 600
-
-
-class TokenPrice(BaseModel):
-    """USD per 1M tokens; `cached` is for input tokens read from the cache."""
-
-    model_config = TABLE
-
-    input: Usd
-    cached: Usd
-    output: Usd
 
 
 class Backend(BaseModel):
@@ -70,7 +60,7 @@ class Backend(BaseModel):
     extra_body: dict[str, Any] = Field(default_factory=dict)
     output_control: Literal["max_tokens", "ignore_eos"] = "max_tokens"
     limits: TimeLimits = TimeLimits()
-    price: TokenPrice | None = None
+    price: Price | None = None
 
     @field_validator("url")
     @classmethod

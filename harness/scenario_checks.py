@@ -56,9 +56,13 @@ def _price_under_limit(raw: Table, backends: Table) -> Iterator[Problem]:
     if "spend_limit_usd" not in raw:
         return
     for name, backend in backends.items():
-        if isinstance(backend, Mapping) and "url" in backend and "price" not in backend:
-            path = ("backends", name, "price")
+        if not isinstance(backend, Mapping) or "url" not in backend:
+            continue
+        path = ("backends", name, "price")
+        if "price" not in backend:
             yield Problem(path, "missing; spend_limit_usd cannot hold without a price", absent=(path,))
+        elif "usd_per_endpoint_hour" in (_table(backend, "price") or {}):
+            yield Problem(path, "by the hour; spend_limit_usd adds up calls, which then have no cost")
 
 
 def _baseline(raw: Table, backends: Table) -> Iterator[Problem]:

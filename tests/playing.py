@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from harness.clock import Clock
 from harness.errors import Interrupted
+from harness.prices import Prices
 from harness.records import CallRecord, EventsRecord, TaskRecord
 from harness.values import Answer, CallError, OnRead, Request, StampClock, Timeline, ToolCall, Usage
 from harness.wire import DIALECTS
@@ -72,7 +73,9 @@ class Played:
         return Timeline(sent_ns=sent, done_ns=now, status=200, clock=StampClock.KERNEL, answer=answer)
 
 
-def a_backend(exchange: Played, *, name: str = "b", output_control: str = "x_plan") -> LiveBackend:
+def a_backend(
+    exchange: Played, *, name: str = "b", output_control: str = "x_plan", prices: Prices | None = None
+) -> LiveBackend:
     """A backend that speaks openai-chat through `exchange`."""
     return LiveBackend(
         name=name,
@@ -81,6 +84,7 @@ def a_backend(exchange: Played, *, name: str = "b", output_control: str = "x_pla
         exchange=exchange,
         transport="keep-alive",
         output_control=output_control,
+        prices=prices or {},
     )
 
 

@@ -28,6 +28,8 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.UNEQUAL_CACHE: "one side reads more from its cache: compare TTFT and cost with care",
     FindingName.GROWING_QUEUE: "lower the rate, or warm up until the load is steady",
     FindingName.TAIL: "run by `measure_s` to have the same load to the end",
+    FindingName.ASSUMED_PRICE: "set `price` on the backend when you know what it charges you",
+    FindingName.COST_UNKNOWN: "see Money in docs/records.md for what is charged and what cannot be",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
 

@@ -34,6 +34,7 @@ class CallFacts:
     output_asked: int
     output_control: str | None
     origin_ns: int
+    input_planned: int | None = None
 
 
 def call_error(timeline: Timeline) -> CallError | None:
@@ -105,6 +106,7 @@ def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[Call
         first_event_tokens=answer.tokens[0] if answer.tokens and answer.tokens[0] >= 0 else None,
         streamed_events=len(answer.high_ns),
         network_ns=timeline.network_ns,
+        input_planned=facts.input_planned,
         output_asked=facts.output_asked,
         output_control=facts.output_control,
         warnings=answer.warnings,

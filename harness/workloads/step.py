@@ -13,7 +13,9 @@ from typing import Any, Protocol
 from harness.clock import Clock
 from harness.errors import Interrupted
 from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
+from harness.measure.charge import task_usd
 from harness.measure.timeline import CallFacts, records_of
+from harness.prices import Prices
 from harness.records import (
     CallRecord,
     EventsRecord,
@@ -60,6 +62,7 @@ class LiveBackend:
     output_control: str = "max_tokens"
     extra_body: Mapping[str, Any] | None = None
     key: str | None = field(default=None, repr=False)
+    prices: Prices = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -140,6 +143,7 @@ class Step:
         self._agent_ns = 0
         self._tools: list[ToolRecord] = []
         self._pieces: list[Piece] = []
+        self._records: list[CallRecord] = []
         self._failure: str | None = None
 
     def salt(self, scope: str) -> tuple[Block, ...]:
@@ -228,7 +232,7 @@ class Step:
             tools=[tool for tool in self._tools if tool.started_ns < ended_ns - origin],
             breakdown=shares,
             breakdown_unknown=list(UNKNOWN),
-            cost_usd=None,
+            cost_usd=task_usd(self._records, self._backend.prices),
             plan_mismatch=self.plan_mismatch,
             agent_ns=self._agent_ns,
         )
@@ -247,6 +251,7 @@ class Step:
             transport=self._backend.transport,
             scheduled_ns=self._due_ns,
             tier_asked=self._backend.service_tier,
+            input_planned=sum(block.tokens for block in planned.blocks),
             output_asked=planned.output_tokens,
             output_control=None if self._backend.simulated else self._backend.output_control,
             origin_ns=setting.origin_ns,
@@ -279,6 +284,7 @@ class Step:
             said = _without(self._backend.key, record.error.message.encode()).decode()
             record = replace(record, error=replace(record.error, message=said))
         self._recorder.call(record, events)
+        self._records.append(record)
         self._pieces.append(call_piece(record))
         self._due_ns = timeline.done_ns
         return record

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from harness.measure.conclude import BackendFacts, Records, RunFacts, conclude
-from harness.measure.cost import call_usd, tokens_usd
 from harness.measure.metrics.recorded import call_tpot_ns, ttfo_ns, ttft_ns
 from harness.measure.metrics.task import start_lag_ns, task_time_ns
 from harness.measure.summary import Kept, measured, workload_summary
 from harness.measure.verdict import EXIT_CODES
 from harness.records import CallOutcome, Phase, TaskOutcome, TokenSource
 from harness.results import FindingName, Reason, Verdict
-from harness.scenario import TokenPrice
 from harness.values import CallError, ErrorKind, StampClock
 from tests.making import MS, S, a_call, a_task
 
@@ -52,14 +50,6 @@ def test_times_of_a_task():
     task = a_task(scheduled_ns=1 * S, started_ns=1 * S + 5 * MS, ended_ns=9 * S, human_ns=3 * S)
     assert task_time_ns(task) == 5 * S
     assert start_lag_ns(task) == 5 * MS
-
-
-def test_money_by_hand():
-    price = TokenPrice(input=5, cached=0.5, output=30)
-    usd = tokens_usd(price, input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
-    assert usd == pytest.approx(3.0 + 0.2 + 3.0)
-    assert call_usd(price, a_call(output_tokens=None)) is None
-    assert call_usd(price, a_call(input_tokens=1000, output_tokens=100)) == pytest.approx(0.008)
 
 
 # --- one workload on one backend -----------------------------------------------------------------
