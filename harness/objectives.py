@@ -135,6 +135,8 @@ def parse_objective(metric: str, text: str) -> Objective:
 def parse_comparison(text: str) -> Objective:
     """Read a text that stands under a candidate in `[compare]`. Raises ValueError with a sentence."""
     word, op, right = _in_three(text, COMPARISON_EXAMPLE)
+    if not word:
+        raise ValueError(f"no comparison in front; want one of {', '.join(COMPARISONS)}")
     if word not in COMPARISONS:
         raise ValueError(no_such("comparison", word, COMPARISONS))
     limit, written = _limit(right, op, _TIMES)

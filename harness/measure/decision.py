@@ -21,8 +21,8 @@ def decide(estimate: Estimate, objective: Objective, *, policy: Policy) -> Verdi
 
     `point` takes the value for all it may be, `confident` the whole interval. A null value may be
     anything between its ends, and anything at all beyond an end that is null. A time that was not
-    reached lies beyond every limit: it fails `<=` and meets `>=`; under `confident` its interval, if
-    there is one, decides.
+    reached lies beyond every limit: it fails `<=` and meets `>=`; under `confident` the lower end of its
+    interval, if there is one, decides.
     """
     low, high = _possible(estimate, objective, policy)
     limit = objective.limit
@@ -48,9 +48,8 @@ def _possible(estimate: Estimate, objective: Objective, policy: Policy) -> tuple
     """Give the least and the most that it may be."""
     if estimate.value is not None and policy == "point":
         return estimate.value, estimate.value
-    open_ended = estimate.low is None and estimate.high is None
-    if _is_endless(estimate, objective) and (policy == "point" or open_ended):
-        return inf, inf
+    if _is_endless(estimate, objective):
+        return (inf if estimate.low is None or policy == "point" else estimate.low), inf
     return (
         -inf if estimate.low is None else estimate.low,
         inf if estimate.high is None else estimate.high,

@@ -1,5 +1,7 @@
 """Texts of objectives: what they mean, or the sentence that is told instead."""
 
+import re
+
 import pytest
 
 from harness.objectives import (
@@ -13,23 +15,24 @@ from harness.objectives import (
 
 
 @pytest.mark.parametrize(
-    ("metric", "text", "statistic", "op", "limit", "unit", "label"),
+    ("metric", "text", "rest"),
     [
-        ("task_time", "p50 <= 20s", "p50", "<=", 20, "s", "task_time p50 <= 20s"),
-        ("task_time", "p99>=1.5 s", "p99", ">=", 1.5, "s", "task_time p99 >= 1.5s"),
-        ("task_time", "  p90\t<=\n500ms ", "p90", "<=", 0.5, "s", "task_time p90 <= 500ms"),
-        ("ttft", "p95 <= 500ms", "p95", "<=", 0.5, "s", "ttft p95 <= 500ms"),
-        ("ttfo", "p95 <= .3s", "p95", "<=", 0.3, "s", "ttfo p95 <= .3s"),
-        ("gap", "p99 <= 20ms", "p99", "<=", 20, "ms", "gap p99 <= 20ms"),
-        ("tpot", "p50 <= 0.0013s", "p50", "<=", 1.3, "ms", "tpot p50 <= 0.0013s"),
-        ("decode_tokens_per_s", ">= 400", "", ">=", 400, "tokens/s", "decode_tokens_per_s >= 400"),
-        ("headline", "<= 2s", "", "<=", 2, "s", "headline <= 2s"),
-        ("headline", "headline <= 300ms", "", "<=", 0.3, "s", "headline <= 300ms"),
-        ("cost_per_task", "cost_per_task <= 0.05", "", "<=", 0.05, "USD", "cost_per_task <= 0.05"),
-        ("cost_per_task", "<= 0.05", "", "<=", 0.05, "USD", "cost_per_task <= 0.05"),
+        ("task_time", "p50 <= 20s", ("p50", "<=", 20, "s", "task_time p50 <= 20s")),
+        ("task_time", "p99>=1.5 s", ("p99", ">=", 1.5, "s", "task_time p99 >= 1.5s")),
+        ("task_time", "  p90\t<=\n500ms ", ("p90", "<=", 0.5, "s", "task_time p90 <= 500ms")),
+        ("ttft", "p95 <= 500ms", ("p95", "<=", 0.5, "s", "ttft p95 <= 500ms")),
+        ("ttfo", "p95 <= .3s", ("p95", "<=", 0.3, "s", "ttfo p95 <= .3s")),
+        ("gap", "p99 <= 20ms", ("p99", "<=", 20, "ms", "gap p99 <= 20ms")),
+        ("tpot", "p50 <= 0.0013s", ("p50", "<=", 1.3, "ms", "tpot p50 <= 0.0013s")),
+        ("decode_tokens_per_s", ">= 400", ("", ">=", 400, "tokens/s", "decode_tokens_per_s >= 400")),
+        ("headline", "<= 2s", ("", "<=", 2, "s", "headline <= 2s")),
+        ("headline", "headline <= 300ms", ("", "<=", 0.3, "s", "headline <= 300ms")),
+        ("cost_per_task", "cost_per_task <= 0.05", ("", "<=", 0.05, "USD", "cost_per_task <= 0.05")),
+        ("cost_per_task", "<= 0.05", ("", "<=", 0.05, "USD", "cost_per_task <= 0.05")),
     ],
 )
-def test_a_limit_on_a_metric(metric, text, statistic, op, limit, unit, label):
+def test_a_limit_on_a_metric(metric, text, rest):
+    statistic, op, limit, unit, label = rest
     assert parse_objective(metric, text) == Objective(metric, statistic, limit, op, label, unit)
 
 
@@ -128,9 +131,8 @@ STATISTICS = "statistics: p50, p90, p95, p99"
     ],
 )
 def test_what_is_wrong_with_a_text(metric, text, told):
-    with pytest.raises(ValueError, match="") as caught:
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
         parse_objective(metric, text)
-    assert str(caught.value) == told
 
 
 COMPARISONS = "comparisons: speedup_p50, speedup_p10, speedup_p90, ratio_p50, ratio_p90, cost_per_task"
@@ -140,17 +142,16 @@ COMPARISONS = "comparisons: speedup_p50, speedup_p10, speedup_p90, ratio_p50, ra
     ("text", "told"),
     [
         ("1.5x", 'no <= or >= in it; want such as "speedup_p50 >= 1.5", got "1.5x"'),
-        ("speedup >= 1.5", f'no comparison "speedup"; did you mean "speedup_p50"? {COMPARISONS}'),
+        ("speedup >= 1.5", f'no comparison "speedup"; did you mean "speedup_p90"? {COMPARISONS}'),
         ("task_time >= 1.5", f'no comparison "task_time"; {COMPARISONS}'),
-        (">= 1.5", f'no comparison ""; {COMPARISONS}'),
+        (">= 1.5", COMPARISONS.replace("comparisons:", "no comparison in front; want one of")),
         ("speedup_p50 >= 150%", 'no unit "%"; units: x'),
         ("speedup_p50 >= inf", 'want a number >= 0 after >=, such as 1.5x; got "inf"'),
     ],
 )
 def test_what_is_wrong_with_a_comparison(text, told):
-    with pytest.raises(ValueError, match="") as caught:
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
         parse_comparison(text)
-    assert str(caught.value) == told
 
 
 @pytest.mark.parametrize("metric", METRICS)
