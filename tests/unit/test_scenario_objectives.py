@@ -1,5 +1,8 @@
 """Objectives of a scenario: whom each is for, and what becomes of them when backends are left out."""
 
+import re
+from pathlib import Path
+
 import orjson
 import pytest
 from pydantic import TypeAdapter
@@ -9,6 +12,9 @@ from harness.scenario import objectives_of, with_overrides
 from tests.scenario_text import GOOD, parsed
 
 THIRD = '[backends.third]\nsimulate = "gpt-5.6-sol-standard"\n'
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "scenarios.md"
 
 
 def asked(tables: str, *, text: str = GOOD + THIRD):
@@ -99,3 +105,10 @@ def test_objectives_can_be_written_and_read_back():
     adapter = TypeAdapter(Objectives)
     objectives = asked('[objectives]\ntask_time = ["within(60s) >= 90%", "p50 <= 1s"]')
     assert adapter.validate_python(orjson.loads(orjson.dumps(objectives))) == objectives
+
+
+def test_the_examples_of_the_document_are_right():
+    blocks = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    text = GOOD[: GOOD.index("[compare]")].replace("[backends.fast]", "[backends.ultrafast]")
+    objectives = asked("\n".join(blocks), text=text)
+    assert (len(objectives.held), len(objectives.compared), objectives.policy) == (5, 3, "confident")
