@@ -15,7 +15,9 @@ from pydantic import BaseModel, Field, SerializeAsAny, field_validator
 
 from harness.errors import ScenarioError
 from harness.prices import Price
+from harness.objectives import ObjectiveFor, Objectives
 from harness.scenario_checks import cross_checks, kind_problem, without_preset, workload_name
+from harness.scenario_objectives import Compare, VerdictRule, compare_in, kept_for, objectives_in
 from harness.scenario_text import read_text, toml_tables
 from harness.tables import TABLE, Path, Problem, check, dotted, in_order, no_such, shown
 
@@ -143,16 +145,11 @@ class OpenLoad(BaseModel):
         return pairing
 
 
-class Compare(BaseModel):
-    """Which backend the others are compared with."""
-
-    model_config = TABLE
-
-    baseline: Text
-
-
 class Scenario(BaseModel):
-    """A whole run as written. Of `tasks` and `measure_s` in `load` exactly one is set."""
+    """A whole run as written. Of `tasks` and `measure_s` in `load` exactly one is set.
+
+    `objectives` are those of all tables, each for the backend and workload that it is for.
+    """
 
     model_config = TABLE
 
@@ -162,7 +159,9 @@ class Scenario(BaseModel):
     backends: dict[str, Backend]
     workloads: tuple[WorkloadEntry, ...] = Field(strict=False)
     load: Annotated[ClosedLoad | OpenLoad, Field(discriminator="kind")]
+    objectives: tuple[ObjectiveFor, ...] = ()
     compare: Compare | None = None
+    verdict: VerdictRule = VerdictRule()
     spend_limit_usd: float | None = Field(None, gt=0)
     cache_salt: Literal["on", "off"] = "on"
 
@@ -199,8 +198,11 @@ def parse_scenario(
     filled = raw | ({"workloads": entries} if "workloads" in raw else {})
     if isinstance(raw.get("backends"), dict):
         filled["backends"] = {name: _with_model(b, profiles) for name, b in raw["backends"].items()}
+    objectives, wrong = objectives_in(raw)
+    compare, amiss = compare_in(raw)
+    filled |= {"objectives": objectives} | ({"compare": compare} if compare else {})
     scenario, faults = check(Scenario, filled)
-    problems += [*faults, *cross_checks(raw, profiles=profiles)]
+    problems += [*faults, *wrong, *amiss, *cross_checks(raw, profiles=profiles)]
     if scenario is None or problems:
         raise ScenarioError([_line(source, problem) for problem in in_order(problems, raw)])
     return scenario
@@ -217,7 +219,8 @@ def with_overrides(
     """Apply what the command line says: `--tasks`, `--duration`, `--seed`, `--backend`; None and () keep.
 
     A run by tasks becomes one by time and the other way round. With fewer backends the comparison
-    stays as long as the baseline and another one do. Raises ScenarioError.
+    stays as long as the baseline and another one do; objectives of those left out go with them.
+    Raises ScenarioError.
     """
     problems = [
         f"--backend: {no_such('backend', name, scenario.backends)}"
@@ -239,9 +242,21 @@ def with_overrides(
         for name, backend in scenario.backends.items()
         if name in (backends or scenario.backends)
     }
-    compared = scenario.compare and scenario.compare.baseline in kept and len(kept) > 1
     changed = {"seed": asked.seed, "load": asked.load, "backends": kept}
-    return scenario.model_copy(update={**changed, "compare": scenario.compare if compared else None})
+    about = {"objectives": kept_for(scenario.objectives, kept), "compare": _compared(scenario.compare, kept)}
+    return scenario.model_copy(update={**changed, **about})
+
+
+def _compared(compare: Compare | None, kept: Mapping[str, Backend]) -> Compare | None:
+    if compare is None or compare.baseline not in kept or len(kept) == 1:
+        return None
+    return compare.model_copy(update={"objectives": kept_for(compare.objectives, kept)})
+
+
+def objectives_of(scenario: Scenario) -> Objectives:
+    """Gather all that a scenario asks of its run."""
+    compared = scenario.compare.objectives if scenario.compare else ()
+    return Objectives(held=scenario.objectives, compared=compared, policy=scenario.verdict.policy)
 
 
 def is_loopback(backend: Backend) -> bool:
