@@ -38,6 +38,12 @@ def run(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Start although calls cost money.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress; only the answer.")] = False,
+    repeat: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Repeat the run; from 5 on intervals are between runs.")
+    ] = 1,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit 0 where the verdict is INCONCLUSIVE.")
+    ] = False,
 ) -> None:
     """Run a scenario: every task on every backend, records and answer into a folder."""
     from harness.preparation import Options, prepare
@@ -51,6 +57,8 @@ def run(
         backends=backend or [],
         yes=yes,
         quiet=quiet,
+        repeat=repeat,
+        allow_inconclusive=allow_inconclusive,
     )
     prepared = prepare(options)
     try:
@@ -60,6 +68,44 @@ def run(
     finally:
         if prepared.simulators is not None:
             prepared.simulators.stop()
+
+
+@app.command(epilog="Example: harness report runs/first")
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders that runs left.")],
+) -> None:
+    """Make summary, verdict and answer again from a run's records alone."""
+    from harness.report import report as make_again
+
+    raise typer.Exit(make_again(folders))
+
+
+@app.command(epilog="Example: harness gate runs/first --allow-inconclusive")
+def gate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that a run left.")],
+    *,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="An earlier run that this one must not fall behind.")
+    ] = None,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit 0 where the verdict is INCONCLUSIVE.")
+    ] = False,
+) -> None:
+    """Decide a run's objectives again from its records; the exit code is the answer."""
+    from harness.gate import gate as decide
+
+    raise typer.Exit(decide(folder, baseline=baseline, allow_inconclusive=allow_inconclusive))
+
+
+@app.command(epilog="Example: harness compare runs/monday runs/tuesday")
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="DIR_A", help="The run that is held against.")],
+    second: Annotated[Path, typer.Argument(metavar="DIR_B", help="The run that is held against it.")],
+) -> None:
+    """Compare two runs of the same tasks, backend by backend."""
+    from harness.gate import compare_runs
+
+    raise typer.Exit(compare_runs(first, second))
 
 
 @app.command(epilog="Example: harness simulate --profile gpt-5.6-sol-ultrafast --port 8000")

@@ -41,6 +41,7 @@ class Job:
     seed: int
     run_id: str
     salted: bool
+    repeat: int = 0
 
 
 @dataclass(slots=True)
@@ -52,23 +53,35 @@ class Kept:
 
 
 class Engine:
-    """One run of one job on its backends. `run` returns when all is drained and recorded."""
+    """One run of one job on its backends. `run` returns when all is drained and recorded.
 
-    def __init__(self, job: Job, backends: Sequence[LiveBackend], *, clock: Clock, kept: Kept) -> None:
+    `origin_ns`: where the axis of the records begins, if earlier than now (a repeat).
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        backends: Sequence[LiveBackend],
+        *,
+        clock: Clock,
+        kept: Kept,
+        origin_ns: int | None = None,
+    ) -> None:
         self.job = job
         self.lanes = [
             Lane(backend, Dealer(job.planner, job.load.tasks), Dealer(job.warm_up_planner))
             for backend in backends
         ]
-        self.origin_ns = clock.now_ns()
-        self.phases = {"warm-up": 0} if job.load.warm_up_s else {}
+        self._start_ns = clock.now_ns()
+        self.origin_ns = self._start_ns if origin_ns is None else origin_ns
+        self.phases = {"warm-up": self._start_ns - self.origin_ns} if job.load.warm_up_s else {}
         self._clock = clock
         self._kept = kept
         self.interrupted = False
         self._stopping = asyncio.Event()
         self._aborting = asyncio.Event()
         self._ended = asyncio.Event()
-        self._measure_ns = self.origin_ns + round(job.load.warm_up_s * 1e9)
+        self._measure_ns = self._start_ns + round(job.load.warm_up_s * 1e9)
         self.phases["measure"] = self._measure_ns - self.origin_ns
         self._end_ns = (
             None if job.load.measure_s is None else self._measure_ns + round(job.load.measure_s * 1e9)
@@ -141,7 +154,7 @@ class Engine:
 
     async def _user(self, lanes: list[Lane], offset_ns: int) -> None:
         """Be one closed-loop user: on one backend, or by turns on all (`alternate`)."""
-        await self._clock.sleep_until(self.origin_ns + offset_ns)
+        await self._clock.sleep_until(self._start_ns + offset_ns)
         while self._open(lanes) and self._clock.now_ns() < self._measure_ns:
             await self._session(lanes, [lane.warm_up.draw() for lane in lanes], warm=True)
         while self._open(lanes):
@@ -157,7 +170,7 @@ class Engine:
         warm_up = load.model_copy(update={"tasks": None, "measure_s": load.warm_up_s})
         async with asyncio.TaskGroup() as group:
             if load.warm_up_s:
-                for due_ns in self._due_ns(warm_up, "warm-up", self.origin_ns):
+                for due_ns in self._due_ns(warm_up, "warm-up", self._start_ns):
                     await self._clock.sleep_until(due_ns)
                     group.create_task(self._session([lane], [lane.warm_up.draw()], warm=True, due_ns=due_ns))
             for due_ns in self._due_ns(load, "measure", self._measure_ns):
@@ -243,8 +256,9 @@ class Engine:
 
     def _setting(self, lane: Lane, k: int, session: Session, *, warm: bool, due_ns: int) -> TaskSetting:
         job = self.job
+        repeat = f"r{job.repeat}/" if job.repeat else ""
         return TaskSetting(
-            task_id=f"{lane.backend.name}/{job.name}/{'w' if warm else ''}{k}",
+            task_id=f"{lane.backend.name}/{job.name}/{repeat}{'w' if warm else ''}{k}",
             k=k,
             session=session.index,
             workload=job.name,
@@ -252,7 +266,8 @@ class Engine:
             seed=job.seed,
             scheduled_ns=due_ns,
             origin_ns=self.origin_ns,
-            salt=job.run_id if job.salted else None,
+            salt=f"{job.run_id}/{job.repeat}" if job.salted else None,
+            repeat=job.repeat,
         )
 
     def _order(self, lanes: list[Lane], k: int) -> list[Lane]:

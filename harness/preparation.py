@@ -46,6 +46,8 @@ class Options:
     backends: list[str] = field(default_factory=list)
     yes: bool = False
     quiet: bool = False
+    repeat: int = 1
+    allow_inconclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

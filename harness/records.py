@@ -167,3 +167,4 @@ class TaskRecord:
     cost_usd: float | None
     plan_mismatch: int
     agent_ns: int = 0
+    repeat: int = 0

@@ -67,7 +67,6 @@ class FindingName(StrEnum):
     ASSUMED_PRICE = "assumed_price"
     COST_UNKNOWN = "cost_unknown"
     COUNT_MISMATCH = "count_mismatch"
-    COALESCED = "coalesced"
     CLIENT_LIMITED = "client_limited"
     INTERRUPTED = "interrupted"
     SPEND_LIMIT = "spend_limit"

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator
 
 from harness.errors import ScenarioError
-from harness.prices import Price
 from harness.objectives import ObjectiveFor, Objectives
+from harness.prices import Price
 from harness.scenario_checks import cross_checks, kind_problem, without_preset, workload_name
 from harness.scenario_objectives import Compare, VerdictRule, compare_in, kept_for, objectives_in
 from harness.scenario_text import read_text, toml_tables

@@ -1,18 +1,27 @@
 """All records of a run, with what the run knows of itself, become its summary and its verdict."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from harness.measure.findings import call_findings, task_findings
-from harness.measure.metrics.task import start_lag_ns
-from harness.measure.summary import Kept, estimate, measured, workload_summary
-from harness.measure.verdict import judge
+from harness.measure.charge import wasted_usd
+from harness.measure.compare import compare
+from harness.measure.compare_findings import Side, identity_findings, tail_finding
+from harness.measure.cost import Money, cost_findings, cost_ratio, cost_summary, money
+from harness.measure.curve import Curve, completion_curve
+from harness.measure.estimates import Units
+from harness.measure.facts import Records, RunFacts
+from harness.measure.findings import call_findings, run_findings, task_findings, unsent_finding
+from harness.measure.intervals import RUNS_MIN
+from harness.measure.metrics.task import start_lag_ns, task_time_ns
+from harness.measure.summary import MEASURED, Kept, measured, throughput, units, workload_summary
+from harness.measure.verdict import CostRatios, judge
+from harness.objectives import within_limits
 from harness.records import CallRecord, Phase, TaskRecord
 from harness.results import (
     BackendSummary,
+    CompareSummary,
     Estimate,
     Finding,
     FindingName,
@@ -21,112 +30,162 @@ from harness.results import (
     Summary,
     Verdict,
     VerdictRecord,
+    WorkloadSummary,
 )
 from harness.values import StampClock
 
-
-@dataclass(frozen=True, slots=True)
-class BackendFacts:
-    """What a run knows of a backend beside its records. `lost`: why it was given up."""
-
-    simulated: bool
-    tier_asked: str | None
-    dropped: int = 0
-    lost: str | None = None
+LOOP_LAG_MS = 50.0
+"""From here on a busy client may be what is measured where stamps are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What a run knows of itself; kept in `run.json`, so that a report can be made again.
+class _Lane:
+    """One backend's records, and what they are resampled by."""
 
-    `asked_per_s`: rate of an open load; `measure_s`: how long measure lasted; `caveats`: (finding,
-    detail) of the workload's plans; `loop_lag_p99_ms`: lateness of the engine's own pulse.
-    """
-
-    workload: str
-    backends: Mapping[str, BackendFacts]
-    salted: bool
-    interrupted: bool
-    measure_s: float
-    cpu_share: float
-    loop_lag_p99_ms: float | None
-    asked_per_s: float | None = None
-    caveats: Sequence[tuple[FindingName, str]] = field(default=())
-
-
-@dataclass(slots=True)
-class Records:
-    """What a run has kept, in memory. `gaps_us`: call_id -> gaps, the first 0."""
-
-    tasks: list[TaskRecord] = field(default_factory=list)
-    calls: list[CallRecord] = field(default_factory=list)
-    gaps_us: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    kept: Kept
+    warm: Sequence[TaskRecord]
+    units: Units
+    money: Money
 
 
 def conclude(records: Records, facts: RunFacts) -> tuple[Summary, VerdictRecord]:
-    """Make `summary.json` and `verdict.json`."""
-    kept = {name: measured(_of_backend(records, name, facts)) for name in facts.backends}
-    backends = {
-        name: BackendSummary({facts.workload: workload_summary(kept[name], tier_asked=backend.tier_asked)})
-        for name, backend in facts.backends.items()
-    }
-    findings = _run_findings(records, facts)
-    for name, one in kept.items():
-        findings += _lane_findings(name, one, facts)
+    """Make `summary.json` and `verdict.json`; the same records and facts give the same bytes."""
+    runs = {task.task_id: task.repeat for task in records.tasks} if facts.repeats > 1 else None
+    lanes = {name: _lane(records, facts, name, runs) for name in facts.backends}
+    compared, ratios, findings = _comparisons(lanes, facts, runs)
     summary = Summary(
-        backends=backends, meter=_meter(list(kept.values()), facts), findings=findings, verdict=Verdict.NONE
+        backends={
+            name: BackendSummary({facts.workload: _workload(lane, facts, name)})
+            for name, lane in lanes.items()
+        },
+        compare=compared,
+        meter=_meter(lanes, facts),
+        findings=[*_run_findings(records, facts), *_lane_findings(lanes, facts), *findings],
+        verdict=Verdict.NONE,
+        intervals="between runs" if facts.repeats >= RUNS_MIN else "within this run",
     )
-    lost = {name: backend.lost for name, backend in facts.backends.items() if backend.lost is not None}
-    verdict = judge(summary, lost=lost)
-    return Summary(backends, summary.meter, findings, verdict.verdict), verdict
+    lost = {name: one.lost for name, one in facts.backends.items() if one.lost is not None}
+    verdict = judge(summary, lost=lost, objectives=facts.objectives, cost_ratios=ratios)
+    return replace(summary, verdict=verdict.verdict), verdict
 
 
-def _of_backend(records: Records, name: str, facts: RunFacts) -> Kept:
-    return Kept(
-        tasks=[task for task in records.tasks if task.backend == name],
-        calls=[call for call in records.calls if call.backend == name],
-        gaps_us=records.gaps_us,
-        dropped=facts.backends[name].dropped,
-    )
-
-
-def _run_findings(records: Records, facts: RunFacts) -> list[Finding]:
-    """Find what concerns the run as a whole."""
-    found: list[tuple[FindingName, str]] = list(facts.caveats)
-    if any(backend.simulated for backend in facts.backends.values()):
-        found.insert(
-            0, (FindingName.SIMULATED, "these backends are simulated from a model of their hardware")
-        )
-    if not facts.salted:
-        found.append((FindingName.CACHE_SALT_OFF, "prompts carry no salt of this run"))
-    if facts.interrupted:
-        found.append((FindingName.INTERRUPTED, "somebody stopped this run"))
-    warm = sum(task.phase is Phase.WARM_UP for task in records.tasks)
-    if warm:
-        found.append((FindingName.WARM_UP, f"the first {warm} tasks warmed up and are left out"))
-    found.append((FindingName.UNCERTIFIED, "there is no certificate of the meter on this machine"))
-    return [Finding(name, None, None, detail) for name, detail in found]
-
-
-def _lane_findings(name: str, kept: Kept, facts: RunFacts) -> list[Finding]:
-    found = [
-        *call_findings(name, facts.workload, kept.calls),
-        *task_findings(name, facts.workload, kept.tasks),
-    ]
-    if kept.dropped and facts.asked_per_s is not None and facts.measure_s:
-        achieved = len(kept.tasks) / facts.measure_s
-        detail = (
-            f"asked {facts.asked_per_s:g} tasks/s, achieved {achieved:.3g}: {kept.dropped} of"
-            f" {kept.dropped + len(kept.tasks)} planned tasks were never sent"
-        )
-        found.append(Finding(FindingName.UNSENT_TASKS, name, facts.workload, detail))
+def curves(records: Records, facts: RunFacts) -> dict[str, Curve]:
+    """Give each backend's completion curve of its measured tasks."""
+    found = {}
+    for name in facts.backends:
+        tasks = [task for task in records.tasks if task.backend == name and task.phase in MEASURED]
+        times = [task_time_ns(task) / 1e9 for task in tasks]
+        found[name] = completion_curve(times, [task.outcome for task in tasks])
     return found
 
 
-def _meter(kept: Sequence[Kept], facts: RunFacts) -> MeterSummary:
+def _dice(facts: RunFacts, name: str) -> np.random.Generator:
+    """Give resampling dice of their own to each use, so that adding one changes no other."""
+    return np.random.default_rng([facts.seed, *name.encode()])
+
+
+def _lane(records: Records, facts: RunFacts, name: str, runs: Mapping[str, int] | None) -> _Lane:
+    tasks = [task for task in records.tasks if task.backend == name]
+    calls = [call for call in records.calls if call.backend == name]
+    about = facts.backends[name]
+    kept = measured(Kept(tasks, calls, records.gaps, dropped=about.dropped))
+    return _Lane(
+        kept=kept,
+        warm=[task for task in tasks if task.phase is Phase.WARM_UP],
+        units=units(kept, generator=_dice(facts, name), runs=runs),
+        money=money(kept.tasks, kept.calls, about.prices, run_s=facts.run_s, runs=runs),
+    )
+
+
+def _workload(lane: _Lane, facts: RunFacts, name: str) -> WorkloadSummary:
+    return workload_summary(
+        lane.kept,
+        lane.units,
+        cost=cost_summary(lane.money, lane.units),
+        extra=_extra(lane, facts, name),
+        tier_asked=facts.backends[name].identity.tier,
+        within_s=within_limits(facts.objectives.held),
+    )
+
+
+def _extra(lane: _Lane, facts: RunFacts, name: str) -> dict[str, Estimate]:
+    wasted = wasted_usd(lane.kept.calls, facts.backends[name].prices)
+    unknown = Estimate(value=None, reason=Reason.UNKNOWN)
+    return {
+        **throughput(lane.kept, facts.run_s),
+        "wasted_usd": unknown if wasted is None else Estimate(wasted, n=len(lane.kept.calls)),
+    }
+
+
+def _comparisons(
+    lanes: Mapping[str, _Lane], facts: RunFacts, runs: Mapping[str, int] | None
+) -> tuple[dict[str, dict[str, CompareSummary]], CostRatios, list[Finding]]:
+    """Hold every other backend against the baseline."""
+    compared: dict[str, dict[str, CompareSummary]] = {}
+    ratios: dict[str, dict[str, Estimate]] = {}
+    findings: list[Finding] = []
+    base = facts.baseline
+    if base is None:
+        return compared, ratios, findings
+    for name, lane in lanes.items():
+        if name == base:
+            continue
+        found, more = compare(
+            _side(base, lanes[base], facts),
+            _side(name, lane, facts),
+            generator=_dice(facts, f"{base}/{name}"),
+            open_loop=facts.asked_per_s is not None,
+            runs=runs,
+        )
+        compared[name] = {facts.workload: found}
+        dice = _dice(facts, f"{base}/{name}/cost")
+        ratios[name] = {facts.workload: cost_ratio(lanes[base].money, lane.money, generator=dice)}
+        findings += [*identity_findings(facts.backends[base].identity, facts.backends[name].identity), *more]
+    return compared, ratios, findings
+
+
+def _side(name: str, lane: _Lane, facts: RunFacts) -> Side:
+    return Side(name, facts.workload, lane.kept.tasks, lane.kept.calls, earlier=lane.warm)
+
+
+def _run_findings(records: Records, facts: RunFacts) -> list[Finding]:
+    warm = sum(task.phase is Phase.WARM_UP for task in records.tasks)
+    simulated = any(one.identity.simulated for one in facts.backends.values())
+    found = run_findings(
+        facts.caveats, simulated=simulated, salted=facts.salted, interrupted=facts.interrupted, warm=warm
+    )
+    if facts.loop_lag_p99_ms is not None and facts.loop_lag_p99_ms > LOOP_LAG_MS:
+        detail = (
+            f"the engine's loop was {facts.loop_lag_p99_ms:.0f} ms late at p99 (limit {LOOP_LAG_MS:.0f} ms)"
+        )
+        found.append((FindingName.CLIENT_LIMITED, detail))
+    return [Finding(name, None, None, detail) for name, detail in found]
+
+
+def _lane_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]:
+    found: list[Finding | None] = []
+    for name, lane in lanes.items():
+        kept, workload = lane.kept, facts.workload
+        found += [
+            *call_findings(name, workload, kept.calls),
+            *task_findings(name, workload, kept.tasks),
+            *cost_findings(name, workload, kept.calls, facts.backends[name].prices),
+            tail_finding(name, workload, kept.tasks),
+        ]
+        if facts.asked_per_s is not None and facts.measure_s:
+            achieved = len(kept.tasks) / facts.measure_s
+            found.append(
+                unsent_finding(
+                    name, workload, kept.dropped, len(kept.tasks), asked=facts.asked_per_s, achieved=achieved
+                )
+            )
+    return [one for one in found if one is not None]
+
+
+def _meter(lanes: Mapping[str, _Lane], facts: RunFacts) -> MeterSummary:
     """Say how good the instrument was: lateness, shared reads, width of the bounds on TTFT and end."""
-    calls = [call for one in kept for call in one.calls if call.streamed_events]
-    lags = [start_lag_ns(task) / 1e6 for one in kept for task in one.tasks]
+    calls = [call for lane in lanes.values() for call in lane.kept.calls if call.streamed_events]
+    tasks = [task for lane in lanes.values() for task in lane.kept.tasks]
     events = sum(call.streamed_events for call in calls)
     shared = sum(call.shared_read_events for call in calls)
     loop = any(call.clock is StampClock.LOOP for call in calls)
@@ -135,11 +194,18 @@ def _meter(kept: Sequence[Kept], facts: RunFacts) -> MeterSummary:
         clock=str(StampClock.LOOP if loop else StampClock.KERNEL),
         certified=False,
         loop_lag_p99_ms=none if facts.loop_lag_p99_ms is None else Estimate(facts.loop_lag_p99_ms),
-        start_lag_p99_ms=estimate(lags, 0.99),
+        start_lag_p99_ms=observed([start_lag_ns(task) / 1e6 for task in tasks], 0.99),
         shared_read_share=Estimate(shared / events, n=events) if events else none,
         cpu_share=Estimate(facts.cpu_share),
-        bound_p99_us=estimate(_bounds_us(calls), 0.99),
+        bound_p99_us=observed(_bounds_us(calls), 0.99),
     )
+
+
+def observed(values: Sequence[float], q: float) -> Estimate:
+    """Give a quantile of all that was seen: facts about this run's meter, not samples of anything."""
+    if not values:
+        return Estimate(value=None, reason=Reason.UNKNOWN)
+    return Estimate(float(np.quantile(values, q, method="inverted_cdf")), n=len(values))
 
 
 def _bounds_us(calls: Sequence[CallRecord]) -> list[float]:

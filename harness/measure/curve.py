@@ -39,7 +39,7 @@ def completion_curve(
     at_risk = len(times) - np.searchsorted(np.sort(times), steps, side="left")
     hazard = _counts(times[ended], steps) / at_risk
     surviving = np.cumprod(np.concatenate(([1.0], 1 - hazard)))[:-1]  # just before each step
-    share = np.cumsum(surviving * _counts(times[completed], steps) / at_risk)
+    share = np.minimum(1.0, np.cumsum(surviving * _counts(times[completed], steps) / at_risk))
     return Curve(times_s=steps, share=share, n=len(times))
 
 

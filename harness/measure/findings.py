@@ -1,8 +1,10 @@
 """What a reader must know of a run, and what to do about it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from harness.measure.metrics.call import streamed_tokens
+from harness.measure.metrics.recorded import events_per_token
 from harness.records import CallOutcome, CallRecord, TaskOutcome, TaskRecord, TokenSource
 from harness.results import Finding, FindingName
 from harness.values import StampClock
@@ -30,8 +32,13 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.TAIL: "run by `measure_s` to have the same load to the end",
     FindingName.ASSUMED_PRICE: "set `price` on the backend when you know what it charges you",
     FindingName.COST_UNKNOWN: "see Money in docs/records.md for what is charged and what cannot be",
+    FindingName.COUNT_MISMATCH: "gaps are of events, not of tokens: read TPOT",
+    FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
+
+EVENTS_PER_TOKEN_MIN = 0.8
+"""Below it a gap is no token's any more; the same the other way round is as odd."""
 
 SHARED_READS_LIMIT = 0.1
 """Share of events in shared reads from which single gaps are no longer told without a word."""
@@ -61,6 +68,23 @@ def call_findings(backend: str, workload: str, calls: Sequence[CallRecord]) -> I
     silent = sum(call.token_source is TokenSource.UNKNOWN for call in ok)
     if silent:
         yield found(FindingName.NO_USAGE, f"{silent} of {len(ok)} calls came without token counts")
+    yield from _count_mismatch(found, ok)
+
+
+def _count_mismatch(
+    found: Callable[[FindingName, str], Finding], calls: Sequence[CallRecord]
+) -> Iterable[Finding]:
+    """Tell when the server counts other numbers of tokens than events came."""
+    ratios = [ratio for call in calls if (ratio := events_per_token(call)) is not None]
+    off = sum(not EVENTS_PER_TOKEN_MIN <= ratio <= 1 / EVENTS_PER_TOKEN_MIN for ratio in ratios)
+    if off:
+        told = sum(streamed_tokens(call.output_tokens, call.hidden_tokens) or 0 for call in calls)
+        came = sum(call.streamed_events for call in calls)
+        detail = (
+            f"in {off} of {len(ratios)} calls usage and events differ: {told} streamed tokens, {came} output"
+            f" events ({came / told:.2f} events a token)"
+        )
+        yield found(FindingName.COUNT_MISMATCH, detail)
 
 
 def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> Iterable[Finding]:
@@ -73,3 +97,35 @@ def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> I
     if mismatch:
         detail = f"{mismatch} planned tool results met no call, or calls no plan"
         yield Finding(FindingName.PLAN_MISMATCH, backend, workload, detail)
+
+
+def run_findings(
+    caveats: Sequence[tuple[FindingName, str]], *, simulated: bool, salted: bool, interrupted: bool, warm: int
+) -> list[tuple[FindingName, str]]:
+    """Find what concerns the run as a whole; `warm`: tasks that warmed up."""
+    found = list(caveats)
+    if simulated:
+        found.insert(
+            0, (FindingName.SIMULATED, "these backends are simulated from a model of their hardware")
+        )
+    if not salted:
+        found.append((FindingName.CACHE_SALT_OFF, "prompts carry no salt of this run"))
+    if interrupted:
+        found.append((FindingName.INTERRUPTED, "somebody stopped this run"))
+    if warm:
+        found.append((FindingName.WARM_UP, f"the first {warm} tasks warmed up and are left out"))
+    found.append((FindingName.UNCERTIFIED, "there is no certificate of the meter on this machine"))
+    return found
+
+
+def unsent_finding(
+    backend: str, workload: str, dropped: int, sent: int, *, asked: float, achieved: float
+) -> Finding | None:
+    """Tell what an open load asked for and did not get; rates in tasks/s."""
+    if not dropped:
+        return None
+    detail = (
+        f"asked {asked:g} tasks/s, achieved {achieved:.3g}: {dropped} of {dropped + sent} planned tasks"
+        " were never sent"
+    )
+    return Finding(FindingName.UNSENT_TASKS, backend, workload, detail)

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 BLOCK_MIN = 10
 BLOCKS_MIN = 8
+FEW_BLOCKS = 6
+"""With fewer units than 60, blocks are shorter than 10, or there would be too few of them to tell a spread."""
 REPLICATES = 500
 CELLS = 20_000_000
 """Largest number of weights of one block length: beyond it there are fewer replicates, at least 100."""
@@ -55,16 +57,15 @@ def needed(q: float, *, confidence: float = CONFIDENCE) -> int:
 def resampling(n: int, *, generator: np.random.Generator, runs: Ints | None = None) -> Resampling:
     """Make the resamples of n units in their order of time; `runs`: the run of each unit.
 
-    Inside a run two block lengths are tried, sqrt(n) and n / 8 (at least 10 both), and the wider
+    Inside a run two block lengths are tried, sqrt(n) and n / 8 (at least 10 both, from 60 units on), and the wider
     interval counts: the load's memory is not known. From five runs on, runs are the blocks.
     """
     replicates = int(np.clip(CELLS // max(n, 1), 100, REPLICATES))
     if runs is not None and len(np.unique(runs)) >= RUNS_MIN:
         rows, drawn = _run_weights(runs, generator, replicates)
         return Resampling((rows,), (drawn,), between_runs=True)
-    lengths = sorted(
-        {min(max(BLOCK_MIN, length), max(1, n // 2)) for length in (round(n**0.5), n // BLOCKS_MIN)}
-    )
+    shortest = max(1, min(BLOCK_MIN, n // FEW_BLOCKS))
+    lengths = sorted({max(shortest, length) for length in (round(n**0.5), n // BLOCKS_MIN)})
     weights = tuple(
         block_weights(n, block=length, generator=generator, replicates=replicates) for length in lengths
     )
@@ -115,7 +116,7 @@ def effective(share: float, replicates: Sequence[Floats], *, drawn: Sequence[int
     found = [total]
     for shares, blocks in zip(replicates, drawn, strict=True):
         variance = float(shares.var()) * blocks / max(1, blocks - 1) if len(shares) else 0.0
-        if variance > share * (1 - share) / total:
+        if variance > max(0.0, share * (1 - share)) / total:
             few = (z / t.ppf((1 + CONFIDENCE) / 2, max(1, blocks - 1))) ** 2
             found.append(share * (1 - share) / variance * float(few))
     return max(1.0, min(found))

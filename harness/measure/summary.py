@@ -67,6 +67,7 @@ def workload_summary(
     of: Units,
     *,
     cost: CostSummary,
+    extra: Mapping[str, Estimate],
     tier_asked: str | None,
     within_s: Iterable[float] = (),
 ) -> WorkloadSummary:
@@ -82,7 +83,7 @@ def workload_summary(
         tpot_ms=_quantiles(lambda q: call_estimate("tpot_ms", ok, of, q)),
         decode_tokens_per_s=call_estimate("decode_tokens_per_s", ok, of, 0.5),
         headline=Headline(name="task_time", unit="s", better="lower", value=times.p50_s),
-        extra={"events_per_token": call_estimate("events_per_token", ok, of, 0.5)},
+        extra={"events_per_token": call_estimate("events_per_token", ok, of, 0.5), **extra},
         tokens=token_totals(kept.calls),
         breakdown=shares(kept.tasks),
         cost=cost,
@@ -144,6 +145,25 @@ def token_totals(calls: Sequence[CallRecord]) -> TokenTotals:
         wasted=_total(call.output_tokens for call in rest),
         source=" + ".join(sources) or "unknown",
     )
+
+
+def throughput(kept: Kept, measure_s: float) -> dict[str, Estimate]:
+    """Give output tokens a second of the whole backend: delivered in all, and by calls that ended well.
+
+    A cut call delivered what came: as the stream told, else one token an event, which is a lower bound.
+    Null where a call that ended well did not tell its tokens.
+    """
+    ok = [call for call in kept.calls if call.outcome is CallOutcome.OK]
+    rest = [call for call in kept.calls if call.outcome is not CallOutcome.OK]
+    completed = _total(call.output_tokens for call in ok)
+    unknown = Estimate(value=None, n=len(kept.calls), reason=Reason.UNKNOWN)
+    if completed is None or measure_s <= 0:
+        return {"delivered_tokens_per_s": unknown, "completed_tokens_per_s": unknown}
+    part = sum(call.streamed_events if call.output_tokens is None else call.output_tokens for call in rest)
+    return {
+        "delivered_tokens_per_s": Estimate((completed + part) / measure_s, n=len(kept.calls)),
+        "completed_tokens_per_s": Estimate(completed / measure_s, n=len(ok)),
+    }
 
 
 def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:

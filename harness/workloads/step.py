@@ -83,6 +83,7 @@ class TaskSetting:
     scheduled_ns: int
     origin_ns: int
     salt: str | None
+    repeat: int = 0
 
 
 class Recorder(Protocol):
@@ -235,6 +236,7 @@ class Step:
             cost_usd=task_usd(self._records, self._backend.prices),
             plan_mismatch=self.plan_mismatch,
             agent_ns=self._agent_ns,
+            repeat=setting.repeat,
         )
 
     def _facts(self, planned: PlannedCall) -> CallFacts:

@@ -1,0 +1,105 @@
+"""Backends as a run uses them: reached, connected, and described for comparisons."""
+
+import asyncio
+import os
+import ssl
+from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
+
+import orjson
+
+from harness.client.http import Endpoint, HttpExchange, TimeLimits
+from harness.clock import MachineClock
+from harness.errors import UnreachableError
+from harness.measure.compare_findings import BackendIdentity
+from harness.preparation import Prepared
+from harness.prices import prices_of
+from harness.scenario import Backend
+from harness.simulator.profiles import profiles
+from harness.wire import DIALECTS
+from harness.workloads.step import LiveBackend
+
+ITER_ANY = "HARNESS_ITER_ANY"
+"""Environment variable: 1 forces the body reader that uses aiohttp's public interface only."""
+CONNECT_S_MAX = 30.0
+
+
+def identity(name: str, backend: Backend) -> BackendIdentity:
+    """Describe a backend as far as a comparison must not mix it with its tier; holds no key."""
+    profile = profiles().get(backend.simulate or "")
+    return BackendIdentity(
+        backend=name,
+        host="simulated" if profile else urlsplit(backend.url or "").netloc,
+        model=backend.model,
+        dialect=backend.dialect,
+        transport=backend.transport,
+        tier=backend.service_tier,
+        key_name=backend.key_env,
+        simulated=profile is not None,
+        output_control="x_plan" if profile else backend.output_control,
+        body=orjson.dumps(backend.extra_body, option=orjson.OPT_SORT_KEYS).decode(),
+        route=str(profile.route) if profile else None,
+    )
+
+
+async def connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStack) -> list[LiveBackend]:
+    """Open an exchange for each backend; a backend that cannot be reached ends the run here."""
+    simulated = iter(prepared.simulators.urls() if prepared.simulators is not None else ())
+    live = []
+    for name, backend in prepared.scenario.backends.items():
+        url = backend.url or next(simulated)
+        if backend.url is not None:
+            await _reach(name, url, backend.limits.connect_s)
+        dialect = DIALECTS[backend.dialect]
+        headers = {"Authorization": f"Bearer {prepared.keys[name]}"} if name in prepared.keys else {}
+        exchange = HttpExchange(
+            Endpoint(
+                url=url, headers=headers, transport=backend.transport, stream_types=dialect.stream_types
+            ),
+            limits=TimeLimits(**backend.limits.model_dump()),
+            clock=clock,
+            ssl_context=ssl.create_default_context() if url.startswith("https:") else None,
+            sink=os.environ.get(ITER_ANY) != "1",
+        )
+        live.append(
+            LiveBackend(
+                name=name,
+                model=backend.model,
+                dialect=dialect,
+                exchange=await stack.enter_async_context(exchange),
+                transport=backend.transport,
+                service_tier=backend.service_tier,
+                output_control="x_plan" if backend.simulate else backend.output_control,
+                extra_body=backend.extra_body,
+                key=prepared.keys.get(name),
+                prices=prices_of(backend.model, backend.price),
+            )
+        )
+    return live
+
+
+async def _reach(name: str, url: str, connect_s: float) -> None:
+    """Open and close one connection: a wrong address is told before anything is measured."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(min(connect_s, CONNECT_S_MAX)):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+            writer.close()
+    except TimeoutError:
+        problem = f"no answer within {min(connect_s, CONNECT_S_MAX):g} s"
+    except OSError as error:
+        problem = _words(error)
+    else:
+        return
+    raise UnreachableError(
+        f"backends.{name}.url: cannot reach {parts.hostname}:{port}: {problem};"
+        " is the server up, and the url right?"
+    )
+
+
+def _words(error: OSError) -> str:
+    """Word why a connection failed; asyncio's own texts hold addresses, and of several they are a list."""
+    if error.errno is None:
+        return "none of its addresses takes a connection"
+    return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)

@@ -1,0 +1,110 @@
+"""Decisions on runs that are over: objectives again, and one run held against another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.errors import UsageError
+from harness.measure.compare import compare
+from harness.measure.compare_findings import Side, identity_findings
+from harness.measure.conclude import conclude
+from harness.measure.facts import Records, RunFacts
+from harness.measure.summary import MEASURED
+from harness.measure.verdict import exit_code
+from harness.report import read_about, read_run
+from harness.results import CompareSummary, Finding, Verdict
+from harness.sinks.answer import cell, compare_table, out, print_findings, print_verdict, say
+
+ALIKE = ("workloads", "seed", "load", "cache_salt")
+"""What two runs must have in common to be compared: the tasks, and how they were started."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    records: Records
+    facts: RunFacts
+
+
+def gate(folder: Path, *, baseline: Path | None, allow_inconclusive: bool) -> int:
+    """Decide a run's objectives again; with `baseline` a backend that got slower fails too.
+
+    Slower: the whole interval of the ratio of median task times (then / now) lies below 1.
+    """
+    kept = _Kept(*read_run(folder))
+    _, verdict = conclude(kept.records, kept.facts)
+    screen = out()
+    print_verdict(screen, verdict)
+    code = exit_code(verdict.verdict, allow_inconclusive=allow_inconclusive)
+    if baseline is None:
+        return code
+    compared, findings = _compared(baseline, folder)
+    screen.print(compare_table(compared, str(baseline)))
+    print_findings(screen, findings)
+    slower = [
+        name
+        for name, found in compared.items()
+        if found.ratio_p50.high is not None and found.ratio_p50.high < 1
+    ]
+    for name in slower:
+        say(
+            screen,
+            f"FAIL {name}: slower than in {baseline}: ratio of medians {cell(compared[name].ratio_p50, 'x')}",
+        )
+    failed = bool(slower) and code != exit_code(Verdict.INVALID, allow_inconclusive=False)
+    return exit_code(Verdict.FAIL, allow_inconclusive=False) if failed else code
+
+
+def compare_runs(first: Path, second: Path) -> int:
+    """Print what changed from the first run to the second, backend by backend."""
+    compared, findings = _compared(first, second)
+    screen = out()
+    say(screen, f"{second} against {first}: above 1 the second run is faster")
+    screen.print(compare_table(compared, str(first)))
+    print_findings(screen, findings)
+    return 0
+
+
+def _compared(first: Path, second: Path) -> tuple[dict[str, CompareSummary], list[Finding]]:
+    _refuse_unlike(first, second)
+    then, now = _Kept(*read_run(first)), _Kept(*read_run(second))
+    names = [name for name in then.facts.backends if name in now.facts.backends]
+    if not names:
+        raise UsageError(f"{first} and {second} have no backend of the same name")
+    compared, findings = {}, []
+    for name in names:
+        found, more = compare(
+            _side(then, name),
+            _side(now, name),
+            generator=np.random.default_rng([now.facts.seed, *name.encode()]),
+            open_loop=now.facts.asked_per_s is not None,
+            runs=_runs(then, now),
+        )
+        compared[name] = found
+        findings += identity_findings(then.facts.backends[name].identity, now.facts.backends[name].identity)
+        findings += more
+    return compared, findings
+
+
+def _refuse_unlike(first: Path, second: Path) -> None:
+    """Refuse runs of other tasks or another load: their times say nothing of each other."""
+    then, now = read_about(first)["scenario"], read_about(second)["scenario"]
+    unlike = [key for key in ALIKE if then.get(key) != now.get(key)]
+    if unlike:
+        raise UsageError(f"{first} and {second} are unlike runs: they differ in {', '.join(unlike)}")
+
+
+def _side(kept: _Kept, name: str) -> Side:
+    tasks = [task for task in kept.records.tasks if task.backend == name]
+    measured = [task for task in tasks if task.phase in MEASURED]
+    ids = {task.task_id for task in measured}
+    calls = [call for call in kept.records.calls if call.task_id in ids]
+    warm = [task for task in tasks if task.phase not in MEASURED]
+    return Side(name, kept.facts.workload, measured, calls, earlier=warm)
+
+
+def _runs(*both: _Kept) -> Mapping[str, int] | None:
+    if all(kept.facts.repeats == 1 for kept in both):
+        return None
+    return {task.task_id: task.repeat for kept in both for task in kept.records.tasks}

@@ -1,0 +1,63 @@
+"""What a run knows of itself beside its records; kept in `run.json`, so that a report can be made again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.measure.compare_findings import BackendIdentity
+from harness.measure.histogram import Histogram, histogram
+from harness.objectives import Objectives
+from harness.prices import Prices
+from harness.records import CallRecord, EventsRecord, TaskRecord
+from harness.results import FindingName
+
+
+@dataclass(frozen=True, slots=True)
+class BackendFacts:
+    """One backend. `dropped`: planned tasks never sent; `lost`: why it was given up."""
+
+    identity: BackendIdentity
+    prices: Prices
+    dropped: int = 0
+    lost: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The whole run.
+
+    baseline: the backend that others are held against, None for no comparison. asked_per_s: rate of an
+    open load. measure_s: how long tasks were started in measure; run_s: until the last one had
+    ended; all repeats together. caveats: (finding,
+    detail) of plans and of how the run went. loop_lag_p99_ms: lateness of the engine's own pulse.
+    """
+
+    title: str
+    workload: str
+    seed: int
+    backends: Mapping[str, BackendFacts]
+    baseline: str | None
+    objectives: Objectives
+    repeats: int
+    salted: bool
+    interrupted: bool
+    measure_s: float
+    run_s: float
+    cpu_share: float
+    loop_lag_p99_ms: float | None
+    asked_per_s: float | None = None
+    caveats: Sequence[tuple[FindingName, str]] = field(default=())
+
+
+@dataclass(slots=True)
+class Records:
+    """What a run has kept. `gaps`: call_id -> histogram of its gaps in us."""
+
+    tasks: list[TaskRecord] = field(default_factory=list)
+    calls: list[CallRecord] = field(default_factory=list)
+    gaps: dict[str, Histogram] = field(default_factory=dict)
+
+    def add_events(self, events: EventsRecord) -> None:
+        """Keep a call's gaps, which are all of its `gaps_us` but the first."""
+        self.gaps[events.call_id] = histogram(np.asarray(events.gaps_us[1:], dtype=np.int64))

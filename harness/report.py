@@ -1,0 +1,70 @@
+"""Everything that is made from records alone: summary, verdict, answer; again at any time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from harness.errors import UsageError
+from harness.measure.conclude import conclude, curves
+from harness.measure.facts import Records, RunFacts
+from harness.measure.verdict import exit_code
+from harness.records import CallRecord, EventsRecord, TaskRecord
+from harness.sinks.answer import print_answer
+from harness.sinks.records import RUN_FILE, read_records, write_json
+
+_FACTS = TypeAdapter(RunFacts)
+
+
+def write_facts(folder: Path, about: dict[str, Any], facts: RunFacts) -> None:
+    """Write `run.json` with what the run has learned of itself."""
+    write_json(folder, RUN_FILE, about | {"facts": _FACTS.dump_python(facts, mode="json")})
+
+
+def finish(folder: Path, records: Records, facts: RunFacts, *, allow_inconclusive: bool) -> int:
+    """Write summary and verdict, print the answer; returns the exit code by the verdict."""
+    summary, verdict = conclude(records, facts)
+    write_json(folder, "summary.json", summary)
+    write_json(folder, "verdict.json", verdict)
+    print_answer(summary, verdict, facts, curves=curves(records, facts), folder=str(folder))
+    return exit_code(verdict.verdict, allow_inconclusive=allow_inconclusive)
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """Read a DIR's `run.json`; UsageError where there is none."""
+    try:
+        about: dict[str, Any] = orjson.loads((folder / RUN_FILE).read_bytes())
+    except OSError as problem:
+        raise UsageError(f"{folder}: no run here: {RUN_FILE}: {problem.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{folder / RUN_FILE}: not JSON") from None
+    return about
+
+
+def read_run(folder: Path) -> tuple[Records, RunFacts]:
+    """Read a DIR back; UsageError where it is none, or its run never came to its end."""
+    about = read_about(folder)
+    if "facts" not in about:
+        raise UsageError(
+            f"{folder}: this run did not come to its end; its records are there, its facts are not"
+        )
+    try:
+        facts = _FACTS.validate_python(about["facts"])
+    except ValidationError:
+        raise UsageError(f"{folder / RUN_FILE}: written by another version of the harness") from None
+    records = Records(
+        tasks=list(read_records(folder, "tasks.jsonl", TaskRecord)),
+        calls=list(read_records(folder, "calls.jsonl", CallRecord)),
+    )
+    for events in read_records(folder, "events.jsonl", EventsRecord):
+        records.add_events(events)
+    return records, facts
+
+
+def report(folders: Sequence[Path]) -> int:
+    """Make summary, verdict and answer of each DIR again."""
+    for folder in folders:
+        finish(folder, *read_run(folder), allow_inconclusive=False)
+    return 0
