@@ -102,7 +102,7 @@ def written_and_true(folder, *, tls=None):
     names = [backend.simulate for backend in scenario.backends.values()]
     with simulators(names, log=log, seed=scenario.seed, tls=tls) as process:
         assert run(Prepared(options, scenario, {}, process)) == os.EX_OK
-    origin = orjson.loads((out / "run.json").read_bytes())["phases"]["origin_monotonic"]
+    origin = orjson.loads((out / "run.json").read_bytes())["origin_monotonic_ns"]
     lines = [orjson.loads(line) for line in log.read_bytes().splitlines()]
     sends = {line["call_id"]: [(at - origin, kind) for at, _, kind in line["sends"]] for line in lines}
     readings = [

@@ -13,7 +13,7 @@ LONG = [f"gpt-oss-120b-on-eight-b200-in-{place}-by-the-hour" for place in ("fran
 def test_a_run_by_time_ends_when_its_time_is_over(tmp_path):
     path = scenario(tmp_path, TWO, load='kind = "closed"\nusers = 2\ntasks = 1000')
     ended, out = run(tmp_path, path, "--duration", "0.8", "--backend", "one")
-    phases = out.json("run")["phases"]
+    [phases] = out.json("run")["phases"]
     assert ended.code == 0
     assert list(out.json("summary")["backends"]) == ["one"]
     assert phases["drain"] >= 800_000_000
