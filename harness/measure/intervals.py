@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 BLOCK_MIN = 10
 BLOCKS_MIN = 8
 FEW_BLOCKS = 6
-"""With fewer units than 60, blocks are shorter than 10, or there would be too few of them to tell a spread."""
+"""With fewer than 60 units blocks are shorter than 10: too few blocks tell no spread at all."""
 REPLICATES = 500
 CELLS = 20_000_000
 """Largest number of weights of one block length: beyond it there are fewer replicates, at least 100."""
@@ -57,8 +57,8 @@ def needed(q: float, *, confidence: float = CONFIDENCE) -> int:
 def resampling(n: int, *, generator: np.random.Generator, runs: Ints | None = None) -> Resampling:
     """Make the resamples of n units in their order of time; `runs`: the run of each unit.
 
-    Inside a run two block lengths are tried, sqrt(n) and n / 8 (at least 10 both, from 60 units on), and the wider
-    interval counts: the load's memory is not known. From five runs on, runs are the blocks.
+    Inside a run two block lengths are tried, sqrt(n) and n / 8 (at least 10 both, from 60 units on), and
+    the wider interval counts: the load's memory is not known. From five runs on, runs are the blocks.
     """
     replicates = int(np.clip(CELLS // max(n, 1), 100, REPLICATES))
     if runs is not None and len(np.unique(runs)) >= RUNS_MIN:
