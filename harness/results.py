@@ -67,6 +67,7 @@ class FindingName(StrEnum):
     ASSUMED_PRICE = "assumed_price"
     COST_UNKNOWN = "cost_unknown"
     COUNT_MISMATCH = "count_mismatch"
+    WIDE_BOUNDS = "wide_bounds"
     CLIENT_LIMITED = "client_limited"
     INTERRUPTED = "interrupted"
     SPEND_LIMIT = "spend_limit"

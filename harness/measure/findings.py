@@ -3,8 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from harness.measure.metrics.call import streamed_tokens
 from harness.measure.metrics.recorded import events_per_token
+from harness.measure.metrics.registry import METRICS
 from harness.records import CallOutcome, CallRecord, TaskOutcome, TaskRecord, TokenSource
 from harness.results import Finding, FindingName
 from harness.values import StampClock
@@ -33,12 +36,16 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.ASSUMED_PRICE: "set `price` on the backend when you know what it charges you",
     FindingName.COST_UNKNOWN: "see Money in docs/records.md for what is charged and what cannot be",
     FindingName.COUNT_MISMATCH: "gaps are of events, not of tokens: read TPOT",
+    FindingName.WIDE_BOUNDS: "read these as upper bounds: events came in reads with others",
     FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
 
 EVENTS_PER_TOKEN_MIN = 0.8
 """Below it a gap is no token's any more; the same the other way round is as odd."""
+
+WIDE_SHARE = 0.1
+"""A quantile whose bounds are further apart than this share of it is marked."""
 
 SHARED_READS_LIMIT = 0.1
 """Share of events in shared reads from which single gaps are no longer told without a word."""
@@ -69,6 +76,7 @@ def call_findings(backend: str, workload: str, calls: Sequence[CallRecord]) -> I
     if silent:
         yield found(FindingName.NO_USAGE, f"{silent} of {len(ok)} calls came without token counts")
     yield from _count_mismatch(found, ok)
+    yield from _wide_bounds(found, ok)
 
 
 def _count_mismatch(
@@ -85,6 +93,25 @@ def _count_mismatch(
             f" events ({came / told:.2f} events a token)"
         )
         yield found(FindingName.COUNT_MISMATCH, detail)
+
+
+def _wide_bounds(
+    found: Callable[[FindingName, str], Finding], calls: Sequence[CallRecord]
+) -> Iterable[Finding]:
+    """Mark quantiles whose bounds are further apart than a tenth of them."""
+    wide = []
+    for metric in METRICS.values():
+        if metric.low is None or metric.value is None:
+            continue
+        pairs = [(metric.low(call), metric.value(call)) for call in calls]
+        lows = np.sort([low * metric.scale for low, _ in pairs if low is not None])
+        highs = np.sort([high * metric.scale for _, high in pairs if high is not None])
+        for q in (0.5, 0.9, 0.95, 0.99) if len(highs) and len(lows) == len(highs) else ():
+            low, high = (float(np.quantile(ends, q, method="inverted_cdf")) for ends in (lows, highs))
+            if high - low > WIDE_SHARE * high:
+                wide.append(f"{metric.name} p{100 * q:g} {low:.3g} to {high:.3g}")
+    if wide:
+        yield found(FindingName.WIDE_BOUNDS, f"bounds are wider than a tenth: {', '.join(wide)}")
 
 
 def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> Iterable[Finding]:

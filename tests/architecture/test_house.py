@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.measure.findings import ADVICE
+from harness.measure.metrics.registry import METRICS
 from harness.preparation import Options, read_scenario
 from harness.results import FindingName
 
@@ -92,3 +93,12 @@ def test_relative_links_lead_somewhere():
     for path in DOCUMENTS:
         for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text()):
             assert (path.parent / link).exists(), f"{path.name}: {link}"
+
+
+def test_the_table_of_metrics_is_the_registry():
+    rows = [
+        f"| `{metric.name}` | {metric.unit} | {metric.of} | {metric.better} | {metric.help} | {metric.source} |"
+        for metric in METRICS.values()
+    ]
+    written = (ROOT / "docs" / "metrics.md").read_text().splitlines()
+    assert [line for line in written if line.startswith("| `")] == rows

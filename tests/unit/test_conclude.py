@@ -310,3 +310,12 @@ def test_five_repeats_make_intervals_between_runs():
     assert (p50.value, p50.n) == (3, 100)
     assert p50.low <= 2  # a run is one observation: five of them say little
     assert p50.high >= 4
+
+
+def test_quantiles_with_wide_bounds_are_marked():
+    # TTFT 1 s by its read's stamp, but the read before came at 0.5 s: anything between is possible
+    wide = a_call(first_output_low_ns=S // 2)
+    summary, _ = concluded([a_task()], [wide])
+    assert "ttft_s p50 0.5 to 1" in found(summary, FindingName.WIDE_BOUNDS)
+    assert "ttfo_s" not in found(summary, FindingName.WIDE_BOUNDS)
+    assert FindingName.WIDE_BOUNDS not in names(concluded([a_task()], [a_call()])[0])

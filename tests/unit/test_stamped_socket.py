@@ -151,7 +151,7 @@ class Clocks:
 
 @linux
 @pytest.mark.parametrize("step_ns", [-S, S, -1_000_000, 1_000_000], ids=["-1 s", "+1 s", "-1 ms", "+1 ms"])
-def test_a_wall_clock_that_was_set_is_found(pair, step_ns):
+def test_m27_a_wall_clock_that_was_set_is_found(pair, step_ns):
     client, server = pair
     clocks = Clocks()
     client.watch(WallOffset(monotonic_ns, clocks.wall))

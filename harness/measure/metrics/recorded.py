@@ -32,6 +32,26 @@ def call_tpot_ns(call: CallRecord) -> float | None:
     )
 
 
+def ttft_low_ns(call: CallRecord) -> int | None:
+    """Earliest TTFT that the bounds of a shared read allow."""
+    return None if call.first_output_low_ns is None else call.first_output_low_ns - call.sent_ns
+
+
+def ttfo_low_ns(call: CallRecord) -> int | None:
+    """Earliest TTFO that the bounds of a shared read allow."""
+    return None if call.first_answer_low_ns is None else call.first_answer_low_ns - call.sent_ns
+
+
+def tpot_low_ns(call: CallRecord) -> float | None:
+    """Smallest TPOT that the bounds allow: latest first output, earliest last output."""
+    upper = call_tpot_ns(call)
+    if upper is None or call.last_output_low_ns is None or call.first_output_ns is None:
+        return None
+    span = (call.last_output_ns or 0) - call.first_output_ns
+    shortest = max(0, call.last_output_low_ns - call.first_output_ns)
+    return upper * shortest / span if span else upper
+
+
 def decode_tokens_per_s(call: CallRecord) -> float | None:
     """1 / TPOT; None where all tokens came at one moment."""
     tpot = call_tpot_ns(call)
