@@ -97,8 +97,7 @@ def test_relative_links_lead_somewhere():
 
 def test_the_table_of_metrics_is_the_registry():
     rows = [
-        f"| `{metric.name}` | {metric.unit} | {metric.of} | {metric.better} | {metric.help} | {metric.source} |"
-        for metric in METRICS.values()
+        f"| `{m.name}` | {m.unit} | {m.of} | {m.better} | {m.help} | {m.source} |" for m in METRICS.values()
     ]
     written = (ROOT / "docs" / "metrics.md").read_text().splitlines()
     assert [line for line in written if line.startswith("| `")] == rows
