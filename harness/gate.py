@@ -15,7 +15,7 @@ from harness.measure.summary import MEASURED
 from harness.measure.verdict import exit_code
 from harness.report import read_about, read_run
 from harness.results import CompareSummary, Finding, Verdict
-from harness.sinks.answer import cell, compare_table, out, print_findings, print_verdict, say
+from harness.sinks.answer import cell, compare_table, out, print_findings, print_verdict
 
 ALIKE = ("workloads", "seed", "load", "cache_salt")
 """What two runs must have in common to be compared: the tasks, and how they were started."""
@@ -48,8 +48,7 @@ def gate(folder: Path, *, baseline: Path | None, allow_inconclusive: bool) -> in
         if found.ratio_p50.high is not None and found.ratio_p50.high < 1
     ]
     for name in slower:
-        say(
-            screen,
+        screen.tell(
             f"FAIL {name}: slower than in {baseline}: ratio of medians {cell(compared[name].ratio_p50, 'x')}",
         )
     failed = bool(slower) and code != exit_code(Verdict.INVALID, allow_inconclusive=False)
@@ -60,7 +59,7 @@ def compare_runs(first: Path, second: Path) -> int:
     """Print what changed from the first run to the second, backend by backend."""
     compared, findings = _compared(first, second)
     screen = out()
-    say(screen, f"{second} against {first}: above 1 the second run is faster")
+    screen.tell(f"{second} against {first}: above 1 the second run is faster")
     screen.print(compare_table(compared, str(first)))
     print_findings(screen, findings)
     return 0

@@ -43,7 +43,7 @@ class Meter:
 
     def lag_p99_ms(self) -> float | None:
         """99th percentile of the lag."""
-        return float(np.quantile(self.lags_ms, 0.99)) if self.lags_ms else None
+        return float(np.quantile(self.lags_ms, 0.99, method="inverted_cdf")) if self.lags_ms else None
 
 
 @dataclass(slots=True)

@@ -51,6 +51,7 @@ class FindingName(StrEnum):
     CACHE_SALT_OFF = "cache_salt_off"
     TOOL_TAIL_CUT = "tool_tail_cut"
     WARM_UP = "warm_up"
+    COLD_START = "cold_start"
     LOOP_STAMPS = "loop_stamps"
     SHARED_READS = "shared_reads"
     PLAN_MISMATCH = "plan_mismatch"
@@ -95,6 +96,16 @@ class TaskCounts:
     abandoned: int
     cut: int
     lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallCounts:
+    """Calls of the measured tasks by outcome; latencies are of those that are `ok`."""
+
+    ok: int
+    failed: int
+    cancelled: int
+    cut: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +197,7 @@ class WorkloadSummary:
     """One workload on one backend."""
 
     tasks: TaskCounts
+    calls: CallCounts
     task_time: TaskTime
     ttft_s: Quantiles
     ttfo_s: Quantiles

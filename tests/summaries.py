@@ -4,6 +4,7 @@ from typing import Any
 
 from harness.results import (
     BackendSummary,
+    CallCounts,
     CompareSummary,
     CostSummary,
     Estimate,
@@ -40,6 +41,7 @@ def a_workload(**said: Any) -> WorkloadSummary:
         "tasks": TaskCounts(
             scheduled=100, dropped=0, completed=100, failed=0, timeout=0, abandoned=0, cut=0, lost=0
         ),
+        "calls": CallCounts(ok=200, failed=0, cancelled=0, cut=0),
         "task_time": TaskTime(**{**times, "within": shares, **time}),
         "ttft_s": all_of(an(1.0, 0.9, 1.1)),
         "ttfo_s": all_of(an(2.0, 1.9, 2.1)),

@@ -17,6 +17,7 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.SHORTENED: "take the preset `coding` for real sizes",
     FindingName.UNCERTIFIED: "nothing has proved this machine's stamps yet",
     FindingName.CACHE_SALT_OFF: "earlier runs and other backends may have warmed the caches",
+    FindingName.COLD_START: "set `warm_up_s`: the first wave meets an empty server",
     FindingName.WARM_UP: "their first wave met an empty server",
     FindingName.TOOL_TAIL_CUT: "raise `tool_s_max` to see what slow tools do to the speed-up",
     FindingName.LOOP_STAMPS: "take Linux, or read TTFT and gaps as upper bounds",

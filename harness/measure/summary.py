@@ -22,6 +22,7 @@ from harness.measure.metrics.registry import METRICS
 from harness.measure.metrics.task import task_time_ns
 from harness.records import CallOutcome, CallRecord, Phase, TaskOutcome, TaskRecord
 from harness.results import (
+    CallCounts,
     CostSummary,
     Estimate,
     Headline,
@@ -76,6 +77,7 @@ def workload_summary(
     times = task_time(tasks_of(kept.tasks, of), within_s)
     return WorkloadSummary(
         tasks=task_counts(kept.tasks, dropped=kept.dropped),
+        calls=call_counts(kept.calls),
         task_time=times,
         ttft_s=_quantiles(lambda q: call_estimate("ttft_s", ok, of, q)),
         ttfo_s=_quantiles(lambda q: call_estimate("ttfo_s", ok, of, q)),
@@ -106,6 +108,12 @@ def task_counts(tasks: Sequence[TaskRecord], *, dropped: int) -> TaskCounts:
         cut=by[TaskOutcome.CUT],
         lost=0,
     )
+
+
+def call_counts(calls: Sequence[CallRecord]) -> CallCounts:
+    """Count calls by outcome."""
+    by = Counter(call.outcome for call in calls)
+    return CallCounts(**{str(outcome): by[outcome] for outcome in CallOutcome})
 
 
 def task_time(tasks: Tasks, within_s: Iterable[float] = ()) -> TaskTime:

@@ -5,8 +5,10 @@ findings with advice, objectives and the verdict.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from math import log10
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +39,11 @@ WHOLE_FROM = 100
 CURVE_COLUMNS = 60
 LEVELS = " ▁▂▃▄▅▆▇█"
 
+LABEL_WIDTH = 24
+COLUMN_WIDTH = 28
+"""Width of a column of estimates with their intervals; a name may fold."""
+
+Item = TypeVar("Item")
 Cell = Callable[[WorkloadSummary], str]
 
 
@@ -51,23 +58,28 @@ def print_answer(
         screen.print(Text(BANNER, style="yellow"))
     for name, workloads in summary.compare.items():
         for workload, found in workloads.items():
-            say(screen, sentence(summary, facts, name, workload, found))
+            screen.tell(sentence(summary, facts, name, workload, found))
     print_curves(screen, curves)
     results = {name: body.workloads[facts.workload] for name, body in summary.backends.items()}
-    screen.print(table(results, rows(list(results.values())), summary.intervals))
+    screen.tell(f"estimates with 95 % intervals {summary.intervals}")
+    for part in _blocks(results, screen.width):
+        screen.print(table(part, rows(list(results.values()))))
+        screen.print()
     if summary.compare:
         compared = {name: workloads[facts.workload] for name, workloads in summary.compare.items()}
-        screen.print(compare_table(compared, facts.baseline or ""))
+        for block in _blocks(compared, screen.width):
+            screen.print(compare_table(block, facts.baseline or ""))
+            screen.print()
     print_findings(screen, summary.findings)
     print_verdict(screen, verdict)
-    say(screen, f"records: {folder}")
+    screen.tell(f"records: {folder}")
 
 
 def print_findings(screen: Screen, findings: Sequence[Finding]) -> None:
     """Tell what a reader must know, each with what to do about it."""
     for finding in findings:
         where = "/".join(part for part in (finding.backend, finding.workload) if part)
-        say(screen, f"* {where + ': ' if where else ''}{finding.detail}; {ADVICE[finding.name]}")
+        screen.tell(f"* {where + ': ' if where else ''}{finding.detail}; {ADVICE[finding.name]}")
 
 
 def print_verdict(screen: Screen, verdict: VerdictRecord) -> None:
@@ -75,23 +87,18 @@ def print_verdict(screen: Screen, verdict: VerdictRecord) -> None:
     screen.print()
     for row in verdict.objectives:
         place = "/".join(part for part in (row["backend"], row["workload"]) if part)
-        say(screen, f"{row['verdict']:<12} {place}: {row['objective']} (was {cell(row['estimate'])})")
+        screen.tell(f"{row['verdict']:<12} {place}: {row['objective']} (was {cell(row['estimate'])})")
     screen.print(Text(f"verdict {verdict.verdict}", style="bold"))
     for reason in verdict.reasons:
-        say(screen, f"  {reason}")
+        screen.tell(f"  {reason}")
     if verdict.verdict is Verdict.INVALID:
         why = f"this run is INVALID: {'; '.join(verdict.reasons)}"
-        Screen(stderr=True, highlight=False).print(why, markup=False, soft_wrap=True)
+        Screen(stderr=True).tell(why)
 
 
 def out() -> Screen:
     """Open standard output."""
     return Screen(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
-
-
-def say(screen: Screen, line: str) -> None:
-    """Print a line as it is; a terminal folds it where it must."""
-    screen.print(line, markup=False, soft_wrap=True)
 
 
 def sentence(summary: Summary, facts: RunFacts, name: str, workload: str, found: CompareSummary) -> str:
@@ -133,13 +140,13 @@ def print_curves(screen: Screen, curves: Mapping[str, Curve]) -> None:
     at = np.logspace(low, high, CURVE_COLUMNS)
     width = max(len(name) for name in curves)
     screen.print()
-    say(screen, f"{'tasks done by':<{max(width, 13)}} {_axis(at)}")
+    screen.draw(f"{'tasks done by':<{max(width, 13)}} {_axis(at)}")
     for name, curve in curves.items():
         shares = [share_at(curve, time) for time in at]
         bars = "".join(
             LEVELS[min(len(LEVELS) - 1, int(share * (len(LEVELS) - 1) + 1e-9))] for share in shares
         )
-        say(screen, f"{name:<{max(width, 13)}} {bars} {shares[-1]:.0%}")
+        screen.draw(f"{name:<{max(width, 13)}} {bars} {shares[-1]:.0%}")
     screen.print()
 
 
@@ -159,10 +166,18 @@ def _axis(at: NDArray[np.float64]) -> str:
     return "".join(line).rstrip()
 
 
-def table(results: Mapping[str, WorkloadSummary], lines: Sequence[tuple[str, Cell]], intervals: str) -> Table:
+def _blocks(columns: Mapping[str, Item], width: int) -> Iterator[dict[str, Item]]:
+    """Cut what stands side by side into blocks that fit the width."""
+    fitting = max(1, (width - LABEL_WIDTH) // COLUMN_WIDTH)
+    names = list(columns)
+    for start in range(0, len(names), fitting):
+        yield {name: columns[name] for name in names[start : start + fitting]}
+
+
+def table(results: Mapping[str, WorkloadSummary], lines: Sequence[tuple[str, Cell]]) -> Table:
     """Lay estimates beside each other, a column a backend."""
     made = Table(box=None, pad_edge=False)
-    made.add_column(f"95 % intervals {intervals}")
+    made.add_column("", no_wrap=True)
     for name in results:
         made.add_column(name, justify="right", overflow="fold")
     for label, show in lines:
@@ -188,7 +203,7 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
         ("decode speed p50", lambda r: cell(r.decode_tokens_per_s, "tokens/s")),
         ("TTFT p50", lambda r: cell(r.ttft_s.p50, "s")),
         ("TTFT p95", lambda r: cell(r.ttft_s.p95, "s")),
-        ("calls (n of TTFT)", lambda r: str(r.ttft_s.p50.n)),
+        ("calls that ended well", lambda r: f"{r.calls.ok} of {sum(astuple(r.calls))}"),
         ("where the time goes", lambda _: ""),
     ]
     parts = dict.fromkeys(part for r in results for part, of in r.breakdown.items() if of > 0)
@@ -203,7 +218,7 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
 def compare_table(found: Mapping[str, CompareSummary], baseline: str) -> Table:
     """Lay comparisons beside each other, a column a candidate."""
     made = Table(box=None, pad_edge=False)
-    made.add_column(f"against {baseline}")
+    made.add_column(f"against {baseline}", overflow="fold")
     for name in found:
         made.add_column(name, justify="right", overflow="fold")
     lines: list[tuple[str, Callable[[CompareSummary], str]]] = [
@@ -229,7 +244,7 @@ def cell(estimate: Estimate, unit: str = "") -> str:
         bare = estimate.low is None and estimate.high is None
         return f"{number(estimate.value)}{tail}{'' if bare else ' ' + ends}"
     if estimate.reason is Reason.TOO_FEW and estimate.needed is not None:
-        return f"too few: {estimate.n} of {estimate.needed}"
+        return f"needs {estimate.needed}, has {estimate.n}"
     why = str(estimate.reason).replace("_", " ")
     return f"{why} {ends}{tail}" if known(estimate) else why
 

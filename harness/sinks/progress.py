@@ -41,7 +41,7 @@ class LiveProgress:
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
-        self._bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.tell(text)
 
     def task_ended(self, backend: str, outcome: TaskOutcome) -> None:
         """Count a measured task."""

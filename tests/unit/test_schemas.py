@@ -27,7 +27,8 @@ EVENTS = "call_id gaps_us kinds tokens reads schema"
         pytest.param(results.Summary, "backends meter findings verdict", id="summary"),
         pytest.param(
             results.WorkloadSummary,
-            "tasks task_time ttft_s ttfo_s gap_ms tpot_ms decode_tokens_per_s headline tokens breakdown tier",
+            "tasks calls task_time ttft_s ttfo_s gap_ms tpot_ms decode_tokens_per_s headline extra tokens"
+            " breakdown cost tier",
             id="workload",
         ),
         pytest.param(

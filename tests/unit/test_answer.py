@@ -1,0 +1,116 @@
+"""The answer's words and layout."""
+
+import numpy as np
+import pytest
+
+from harness.measure.curve import completion_curve
+from harness.measure.facts import RunFacts
+from harness.objectives import Objectives
+from harness.records import TaskOutcome
+from harness.results import Estimate, Reason, Verdict, VerdictRecord
+from harness.sinks.answer import cell, number, print_answer, sentence, share
+from tests.summaries import a_comparison, a_summary, a_workload
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        pytest.param(Estimate(2.345, 2.1, 3.0, 50), "2.35 s [2.10, 3.00]", id="value with interval"),
+        pytest.param(Estimate(2.345, n=1), "2.35 s", id="value alone"),
+        pytest.param(Estimate(1234.5, 1000.0, None, 50), "1,234 s [1,000, -]", id="open end"),
+        pytest.param(
+            Estimate(None, n=8, reason=Reason.TOO_FEW, needed=368), "needs 368, has 8", id="too few"
+        ),
+        pytest.param(
+            Estimate(None, 20.0, None, 50, Reason.NOT_REACHED), "not reached [20.0, -] s", id="beyond"
+        ),
+        pytest.param(Estimate(None, reason=Reason.HIDDEN), "hidden", id="hidden"),
+        pytest.param(Estimate(None, 1.0, 2.0, 50, Reason.UNKNOWN), "unknown [1.00, 2.00] s", id="a range"),
+    ],
+)
+def test_cells(estimate, text):
+    assert cell(estimate, "s") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0123456, "0.0123"), (99.94, "99.9"), (100.4, "100"), (12345.6, "12,346")]
+)
+def test_three_digits_and_whole_numbers_from_100(value, text):
+    assert number(value) == text
+
+
+def test_shares_are_percent():
+    assert share(Estimate(0.834, 0.7, 0.91, 50)) == "83% [70%, 91%]"
+    assert share(Estimate(None, reason=Reason.UNKNOWN)) == "unknown"
+
+
+def facts():
+    return RunFacts(
+        title="t",
+        workload="coding",
+        seed=1,
+        backends={},
+        baseline="slow",
+        objectives=Objectives(),
+        repeats=1,
+        salted=True,
+        interrupted=False,
+        measure_s=1.0,
+        run_s=1.0,
+        cpu_share=0.1,
+        loop_lag_p99_ms=1.0,
+    )
+
+
+def two(**said):
+    slow = a_workload(
+        decode_tokens_per_s=Estimate(50.0, 49.0, 51.0, 90), breakdown={"decode": 0.5, "reasoning": 0.1}
+    )
+    backends = {"slow": {"coding": slow}, "fast": {"coding": a_workload(**said)}}
+    return a_summary(backends, compare={"fast": {"coding": a_comparison()}})
+
+
+def test_the_sentence_tells_decode_task_and_ceiling():
+    summary = two(decode_tokens_per_s=Estimate(750.0, 740.0, 760.0, 90))
+    said = sentence(summary, facts(), "fast", "coding", summary.compare["fast"]["coding"])
+    assert said.startswith("Decode on fast is 15.0 times as fast as on slow; the median task 2.00 [")
+    # decode and hidden reasoning are 0.6 of the time: 1 / (1 - 0.6)
+    assert said.endswith("with infinitely fast decode and all else as on slow, 2.50 times (100 pairs).")
+
+
+def printed(capsys, summary, curves=None):
+    verdict = VerdictRecord(verdict=Verdict.INVALID, policy="point", reasons=["why not"], objectives=[])
+    print_answer(summary, verdict, facts(), curves=curves or {}, folder="runs/x")
+    return capsys.readouterr()
+
+
+def test_the_parts_come_in_their_order_and_an_invalid_run_says_why_twice(capsys):
+    curve = completion_curve([1.0, 2.0, 4.0, 40.0], [TaskOutcome.COMPLETED] * 4)
+    told = printed(capsys, two(), {"slow": curve, "fast": curve})
+    parts = [
+        "times as fast",
+        "tasks done by",
+        "task time p50",
+        "where the time goes",
+        "USD in all",
+        "against slow",
+    ]
+    places = [told.out.index(part) for part in [*parts, "verdict INVALID", "why not", "runs/x"]]
+    assert places == sorted(places)
+    assert "this run is INVALID: why not" in told.err
+
+
+def test_the_plot_rises_from_nothing_to_all(capsys):
+    curve = completion_curve(np.arange(1, 101), [TaskOutcome.COMPLETED] * 100)
+    lines = printed(capsys, two(), {"slow": curve, "fast": curve}).out.splitlines()
+    axis = next(line for line in lines if line.startswith("tasks done by"))
+    assert [word for word in axis.split() if word in ("1s", "10s", "100s")] == ["1s", "10s", "100s"]
+    bars = next(line for line in lines if line.startswith("slow "))
+    heights = [" ▁▂▃▄▅▆▇█".index(c) for c in bars.removeprefix("slow").split(" 100%")[0][10:]]
+    assert heights == sorted(heights)
+    assert heights[-1] == 8
+
+
+def test_no_completed_task_draws_no_plot(capsys):
+    curve = completion_curve([5.0], [TaskOutcome.CUT])
+    assert "tasks done by" not in printed(capsys, two(), {"slow": curve}).out
