@@ -24,7 +24,7 @@ from harness.records import SCHEMA, CallRecord, EventsRecord, Phase, TaskRecord
 from harness.report import finish, write_facts
 from harness.results import FindingName
 from harness.scenario import OpenLoad, objectives_of
-from harness.sinks.progress import LiveProgress, limits_line
+from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
 from harness.sinks.records import RUN_FILE, RecordWriter, write_json
 from harness.workloads import WORKLOADS
 from harness.workloads.step import LiveBackend
@@ -118,11 +118,21 @@ async def _measure(running: _Run) -> RunFacts:
             running.engines.append(engine)
             async with asyncio.TaskGroup() as group:
                 pulse = group.create_task(running.meter.pulse(running.clock))
+                beat = group.create_task(_beat(engine, progress))
                 await engine.run()
                 pulse.cancel()
+                beat.cancel()
             if engine.interrupted or spending.stopped or any(lane.lost for lane in engine.lanes):
                 break
     return _facts(running, backends, spending.findings())
+
+
+async def _beat(engine: Engine, progress: LiveProgress) -> None:
+    """Show that the run lives, also while no task ends."""
+    while True:
+        await asyncio.sleep(BEAT_S)
+        open_tasks = {lane.backend.name: lane.in_flight for lane in engine.lanes}
+        progress.beat(open_tasks, phase=str(engine.phase()))
 
 
 def _keeper(running: _Run, spending: Spending, progress: LiveProgress) -> Kept:

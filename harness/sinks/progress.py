@@ -10,6 +10,9 @@ from harness.screen import Screen
 
 PLAIN_EVERY = 10
 """Without a terminal, a line of progress after so many tasks of a backend."""
+SILENT_BEATS = 15
+"""And a line a backend after so many beats without any."""
+BEAT_S = 1.0
 
 
 class LiveProgress:
@@ -21,6 +24,9 @@ class LiveProgress:
         self._totals = totals
         self._done = dict.fromkeys(totals, 0)
         self._failed = dict.fromkeys(totals, 0)
+        self._open = dict.fromkeys(totals, 0)
+        self._phase = "start"
+        self._silent = 0
         self._bars = Progress(
             TextColumn("{task.description:>20}"),
             BarColumn(),
@@ -41,18 +47,38 @@ class LiveProgress:
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
+        self._silent = 0
         self._console.tell(text)
 
     def task_ended(self, backend: str, outcome: TaskOutcome) -> None:
         """Count a measured task."""
         self._done[backend] += 1
         self._failed[backend] += outcome is not TaskOutcome.COMPLETED
-        note = f"{self._failed[backend]} not completed" if self._failed[backend] else ""
-        self._bars.update(self._ids[backend], advance=1, note=note)
+        self._bars.update(self._ids[backend], advance=1, note=self._note(backend))
         if self._plain and self._done[backend] % PLAIN_EVERY == 0:
-            total = self._totals[backend]
-            of = f" of {total}" if total else ""
-            self.say(f"{backend}: {self._done[backend]}{of} tasks ended{', ' + note if note else ''}")
+            self._tell(backend, self._failures(backend))
+
+    def beat(self, open_tasks: Mapping[str, int], *, phase: str) -> None:
+        """Tell now and then that the run lives: which phase it is in, and how many tasks are open."""
+        self._phase = phase
+        for backend, number in open_tasks.items():
+            self._open[backend] = number
+            self._bars.update(self._ids[backend], note=self._note(backend))
+        self._silent += 1
+        if self._plain and self._silent >= SILENT_BEATS:
+            for backend in open_tasks:
+                self._tell(backend, f", {self._note(backend)}")
+
+    def _tell(self, backend: str, note: str) -> None:
+        total = self._totals[backend]
+        of = f" of {total}" if total else ""
+        self.say(f"{backend}: {self._done[backend]}{of} tasks ended{note}")
+
+    def _note(self, backend: str) -> str:
+        return f"{self._phase}: {self._open[backend]} open{self._failures(backend)}"
+
+    def _failures(self, backend: str) -> str:
+        return f", {self._failed[backend]} not completed" if self._failed[backend] else ""
 
 
 def limits_line(scenario: Scenario) -> str:
