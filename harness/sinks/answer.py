@@ -39,6 +39,7 @@ WHOLE_FROM = 100
 CURVE_COLUMNS = 60
 LEVELS = " ▁▂▃▄▅▆▇█"
 
+PART_NAMES = {"reasoning": "reasoning (estimated)", "client": "client (the harness)"}
 LABEL_WIDTH = 24
 COLUMN_WIDTH = 28
 """Width of a column of estimates with their intervals; a name may fold."""
@@ -207,7 +208,10 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
         ("where the time goes", lambda _: ""),
     ]
     parts = dict.fromkeys(part for r in results for part, of in r.breakdown.items() if of > 0)
-    lines += [(f"  {part}", lambda r, p=part: f"{r.breakdown.get(p, 0):.1%}") for part in parts]  # type: ignore[misc]
+    lines += [
+        (f"  {PART_NAMES.get(part, part)}", lambda r, p=part: f"{r.breakdown.get(p, 0):.1%}")
+        for part in parts
+    ]  # type: ignore[misc]
     lines += [
         ("USD in all", lambda r: cell(r.cost.total_usd)),
         ("USD per completed task", lambda r: cell(r.cost.per_completed_task_usd)),
