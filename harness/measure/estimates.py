@@ -80,25 +80,48 @@ def quantile_estimate(values: Sequence[float], places: Sequence[int], units: Uni
     )
 
 
-def gap_estimate(
-    per_call: Mapping[str, Histogram], places: Mapping[str, int], units: Units, q: float
-) -> Estimate:
-    """Give a quantile of pooled gaps in us, from histograms by call; `places`: call_id -> unit."""
-    pooled = histograms.merged(per_call.values())
-    n = pooled.total
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Pooled gaps in us, and where each bucket's counts came from: three parallel arrays."""
+
+    pooled: Histogram
+    unit: Ints
+    bucket: Ints
+    count: Ints
+    units: Units
+
+
+def gaps_of(per_call: Mapping[str, Histogram], places: Mapping[str, int], units: Units) -> Gaps:
+    """Prepare the gaps of calls for `gap_estimate`; `places`: call_id -> unit."""
+    found = list(per_call.values())
+    nothing = np.empty(0, dtype=np.int64)
+    return Gaps(
+        pooled=histograms.merged(found),
+        unit=np.repeat([places[call_id] for call_id in per_call], [len(one.buckets) for one in found])
+        if found
+        else nothing,
+        bucket=np.concatenate([one.buckets for one in found]) if found else nothing,
+        count=np.concatenate([one.counts for one in found]) if found else nothing,
+        units=units,
+    )
+
+
+def gap_estimate(gaps: Gaps, q: float) -> Estimate:
+    """Give a quantile of the pooled gaps in us."""
+    n = gaps.pooled.total
     if not n:
         return Estimate(value=None, reason=Reason.UNKNOWN)
     if n < needed(q):
         return Estimate(value=None, n=n, reason=Reason.TOO_FEW, needed=needed(q))
-    point = histograms.quantile(pooled, q)
+    point = histograms.quantile(gaps.pooled, q)
     if point is None:  # it lies among values that fit into no bucket
         return Estimate(value=None, n=n, reason=Reason.UNKNOWN)
-    hits, counts = np.zeros(units.n), np.zeros(units.n)
-    for call_id, one in per_call.items():
-        counts[places[call_id]] += one.total
-        hits[places[call_id]] += histograms.count_up_to(one, point)
-    low, high = _level_ends(float(hits.sum()) / n, q, hits, counts, units)
-    return Estimate(point, low=histograms.quantile(pooled, low), high=histograms.quantile(pooled, high), n=n)
+    below = gaps.bucket <= histograms.bucket(np.array([int(point)]))[0]
+    counts = np.bincount(gaps.unit, weights=gaps.count, minlength=gaps.units.n).astype(np.float64)
+    hits = np.bincount(gaps.unit[below], weights=gaps.count[below], minlength=gaps.units.n).astype(np.float64)
+    low, high = _level_ends(float(hits.sum() / counts.sum()), q, hits, counts, gaps.units)
+    ends = histograms.quantile(gaps.pooled, low), histograms.quantile(gaps.pooled, high)
+    return Estimate(point, low=ends[0], high=ends[1], n=n)
 
 
 def _level_ends(share: float, q: float, hits: Floats, counts: Floats, units: Units) -> tuple[float, float]:

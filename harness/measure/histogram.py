@@ -58,10 +58,12 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
     parts = list(histograms)
     if not parts:
         return Histogram()
-    buckets, inverse = np.unique(np.concatenate([part.buckets for part in parts]), return_inverse=True)
-    counts = np.zeros(len(buckets), dtype=np.int64)
-    np.add.at(counts, inverse, np.concatenate([part.counts for part in parts]))
-    return Histogram(buckets, counts, overflow=sum(part.overflow for part in parts))
+    dense = np.bincount(  # float64, exact up to 2^53 values
+        np.concatenate([part.buckets for part in parts]),
+        weights=np.concatenate([part.counts for part in parts]),
+    )
+    buckets = np.flatnonzero(dense)
+    return Histogram(buckets, dense[buckets].astype(np.int64), overflow=sum(part.overflow for part in parts))
 
 
 def quantile(counted: Histogram, q: float) -> float | None:
@@ -78,12 +80,6 @@ def quantile(counted: Histogram, q: float) -> float | None:
     edge = counted.buckets[at : at + 1]
     low, high = int(lower_edge(edge)[0]), int(lower_edge(edge + 1)[0])
     return (low + high - 1) / 2
-
-
-def count_up_to(counted: Histogram, value: float) -> int:
-    """Count values in the bucket of `value` and below it."""
-    at = int(np.searchsorted(counted.buckets, bucket(np.array([int(value)]))[0], side="right"))
-    return int(counted.counts[:at].sum())
 
 
 def to_bytes(counted: Histogram) -> bytes:

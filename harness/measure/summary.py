@@ -11,6 +11,7 @@ from harness.measure.estimates import (
     Tasks,
     Units,
     gap_estimate,
+    gaps_of,
     quantile_estimate,
     tasks_of,
     time_estimate,
@@ -75,13 +76,14 @@ def workload_summary(
     """Summarise the measured tasks of one workload on one backend."""
     ok = [call for call in kept.calls if call.outcome is CallOutcome.OK]
     times = task_time(tasks_of(kept.tasks, of), within_s)
+    gaps = gaps_of(_gaps(ok, kept), {call.call_id: of.place[call.task_id] for call in ok}, of)
     return WorkloadSummary(
         tasks=task_counts(kept.tasks, dropped=kept.dropped),
         calls=call_counts(kept.calls),
         task_time=times,
         ttft_s=_quantiles(lambda q: call_estimate("ttft_s", ok, of, q)),
         ttfo_s=_quantiles(lambda q: call_estimate("ttfo_s", ok, of, q)),
-        gap_ms=_quantiles(lambda q: _in_ms(gap_estimate(_gaps(ok, kept), _places(ok, of), of, q))),
+        gap_ms=_quantiles(lambda q: _in_ms(gap_estimate(gaps, q))),
         tpot_ms=_quantiles(lambda q: call_estimate("tpot_ms", ok, of, q)),
         decode_tokens_per_s=call_estimate("decode_tokens_per_s", ok, of, 0.5),
         headline=Headline(name="task_time", unit="s", better="lower", value=times.p50_s),
@@ -190,10 +192,6 @@ def _quantiles(estimate: Callable[[float], Estimate]) -> Quantiles:
 
 def _gaps(calls: Sequence[CallRecord], kept: Kept) -> dict[str, Histogram]:
     return {call.call_id: kept.gaps[call.call_id] for call in calls if call.call_id in kept.gaps}
-
-
-def _places(calls: Sequence[CallRecord], of: Units) -> dict[str, int]:
-    return {call.call_id: of.place[call.task_id] for call in calls}
 
 
 def _in_ms(us: Estimate) -> Estimate:

@@ -209,9 +209,9 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
     ]
     parts = dict.fromkeys(part for r in results for part, of in r.breakdown.items() if of > 0)
     lines += [
-        (f"  {PART_NAMES.get(part, part)}", lambda r, p=part: f"{r.breakdown.get(p, 0):.1%}")
+        (f"  {PART_NAMES.get(part, part)}", lambda r, p=part: f"{r.breakdown.get(p, 0):.1%}")  # type: ignore[misc]
         for part in parts
-    ]  # type: ignore[misc]
+    ]
     lines += [
         ("USD in all", lambda r: cell(r.cost.total_usd)),
         ("USD per completed task", lambda r: cell(r.cost.per_completed_task_usd)),

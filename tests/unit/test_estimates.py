@@ -5,6 +5,7 @@ import pytest
 
 from harness.measure.estimates import (
     gap_estimate,
+    gaps_of,
     quantile_estimate,
     tasks_of,
     time_estimate,
@@ -120,7 +121,7 @@ def test_gaps_agree_with_the_exact_quantile():
     units = units_of(tasks, generator=dice())
     gaps = {f"c{i}": np.abs(dice(i).normal(20_000, 3000, 50)).astype(np.int64) for i in range(40)}
     counted = {name: histogram(values) for name, values in gaps.items()}
-    found = gap_estimate(counted, {f"c{i}": i for i in range(40)}, units, 0.95)
+    found = gap_estimate(gaps_of(counted, {f"c{i}": i for i in range(40)}, units), 0.95)
     exact = np.quantile(np.concatenate(list(gaps.values())), 0.95)
     assert found.value == pytest.approx(exact, rel=0.01)
     assert found.low < exact < found.high

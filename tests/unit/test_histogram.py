@@ -10,7 +10,6 @@ from harness.measure.histogram import (
     OVERFLOW_FROM,
     Histogram,
     bucket,
-    count_up_to,
     from_bytes,
     histogram,
     lower_edge,
@@ -80,11 +79,6 @@ def test_what_does_not_fit_is_counted_as_largest():
     assert quantile(one, 0.99) is None
     assert from_bytes(to_bytes(one)).overflow == 2
     assert merged([one, one]).overflow == 4
-
-
-def test_counts_up_to_a_value():
-    one = histogram(np.array([1, 2, 2, 50]))
-    assert [count_up_to(one, value) for value in (0, 1, 2, 49, 50)] == [0, 1, 3, 3, 4]
 
 
 def test_nothing_has_no_quantile():
