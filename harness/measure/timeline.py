@@ -1,17 +1,24 @@
 """A call's Timeline becomes what is kept of it: one CallRecord and one EventsRecord."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.measure.metrics.call import hidden_tokens
 from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TokenSource
+from harness.said import shown, without_key
 from harness.values import Answer, CallError, ErrorKind, EventKind, Timeline
 
 KINDS = tuple(EventKind)
 REASONING = KINDS.index(EventKind.REASONING)
+
+WORD_LENGTH = 64
+"""Characters that are kept of an id, a tier, a reason to finish."""
+
+MESSAGE_LENGTH = 200
 
 Times = NDArray[np.int64]
 
@@ -37,6 +44,9 @@ class CallFacts:
     input_planned: int | None = None
 
 
+_NOT_OURS = {field.name for field in fields(CallRecord)} - {field.name for field in fields(CallFacts)}
+
+
 def call_error(timeline: Timeline) -> CallError | None:
     """Name the one failure of a call: what the server said goes before how the transport ended."""
     said = timeline.answer.error
@@ -45,10 +55,13 @@ def call_error(timeline: Timeline) -> CallError | None:
     return timeline.error or said
 
 
-def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[CallRecord, EventsRecord]:
+def records_of(
+    timeline: Timeline, facts: CallFacts, *, cut: bool, key: str | None = None
+) -> tuple[CallRecord, EventsRecord]:
     """Make both records; all times move to the run's axis (`facts.origin_ns` becomes 0).
 
-    A call that was `cut` has no error of its own: it did not end.
+    A call that was `cut` has no error of its own: it did not end. `key` is kept out of all that the server
+    said; that is also bounded in length and cannot steer a terminal.
     """
     error = None if cut else call_error(timeline)
     answer, origin = timeline.answer, facts.origin_ns
@@ -111,7 +124,21 @@ def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[Call
         output_control=facts.output_control,
         warnings=answer.warnings,
     )
-    return call, _events(facts.call_id, answer, high, sizes)
+    return _fit_to_keep(call, key), _events(facts.call_id, answer, high, sizes)
+
+
+def _fit_to_keep(call: CallRecord, key: str | None) -> CallRecord:
+    """Pass every text that is not our own through the one place that makes it harmless."""
+    told = {name: getattr(call, name) for name in _NOT_OURS}
+    fit: dict[str, Any] = {
+        name: shown(without_key(text, key), length=WORD_LENGTH)
+        for name, text in told.items()
+        if type(text) is str
+    }
+    if call.error is not None:
+        message = without_key(call.error.message, key, cut=True)
+        fit["error"] = replace(call.error, message=shown(message, length=MESSAGE_LENGTH))
+    return replace(call, **fit)
 
 
 def token_source(answer: Answer) -> TokenSource:

@@ -1,6 +1,7 @@
 """A Timeline becomes records; bounds, reads and counts are checked against hand-made ones."""
 
 from array import array
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from harness.records import CallOutcome, Phase, TokenSource
 from harness.values import CallError, ErrorKind
 from tests.making import MS, a_timeline, an_answer, told
 
+KEY = "a-key-nobody-may-see-4711"
 FACTS = CallFacts(
     call_id="b/w/0/1",
     task_id="b/w/0",
@@ -125,3 +127,30 @@ def test_a_cut_call_has_no_error_of_its_own():
     call, _ = records_of(a_timeline(answer), FACTS, cut=True)
     assert call.outcome is CallOutcome.CUT
     assert call.error is None
+
+
+def test_nothing_that_a_server_says_brings_the_key_or_controls_into_a_record():
+    said = "\x1b[2J" + KEY + "\u202e\udc80" + "x" * 500
+    answer = an_answer(
+        [[200 * MS, 1]],
+        tier_served=said,
+        finish_reason=said,
+        request_id=said,
+        error=CallError(ErrorKind.STREAM_ERROR, said),
+    )
+    call, _ = records_of(a_timeline(answer), FACTS, cut=False, key=KEY)
+    for text in (call.tier_served, call.finish_reason, call.request_id, call.error.message):
+        assert text.startswith("\\x1b[2J…\\u202e?xxx")
+        assert len(text) in (64, 200)
+    assert KEY not in repr(call)
+
+
+def test_a_header_s_request_id_is_cleaned_too():
+    call, _ = records_of(a_timeline(an_answer([]), request_id=f"\udcff{KEY}"), FACTS, cut=False, key=KEY)
+    assert call.request_id == "?…"
+
+
+def test_what_is_our_own_stays_though_the_key_is_like_it():
+    facts = replace(FACTS, call_id="standard/" + "w" * 99)
+    call, events = records_of(a_timeline(an_answer([])), facts, cut=False, key="standard")
+    assert call.call_id == events.call_id == facts.call_id
