@@ -15,6 +15,7 @@ import orjson
 from harness import recording as recordings
 from harness.errors import UsageError
 from harness.measure.metrics import call
+from harness.measure.timeline import event_tokens, hidden_of
 from harness.recording import Recording
 from harness.values import Answer, CallError, ErrorKind, EventKind
 from harness.wire import DIALECTS, Dialect
@@ -155,19 +156,13 @@ def facts(answer: Answer, *, end_ns: int, cut: CallError | None = None) -> dict[
 
 def _speed(answer: Answer) -> tuple[int | None, float | None]:
     """Hidden tokens and time per output token; none over mixed choices."""
-    usage = answer.usage
-    hidden = call.hidden_tokens(
-        usage.reasoning_tokens if usage else None,
-        raw_reasoning=bool(answer.reasoning) and not answer.reasoning_summary,
-        summaries=answer.reasoning_summary,
-    )
+    hidden, tokens, usage = hidden_of(answer), event_tokens(answer), answer.usage
     if answer.choices:
         return hidden, None
-    events = len(answer.high_ns)
     tpot_ns = call.tpot_ns(
-        answer.high_ns[-1] - answer.high_ns[0] if events > 1 else None,
+        answer.high_ns[-1] - answer.high_ns[0] if len(tokens) > 1 else None,
         streamed=call.streamed_tokens(usage.output_tokens if usage else None, hidden),
-        first=call.first_event_tokens(answer.tokens[0] if events else None, hidden),
+        first=tokens[0] if tokens else None,
     )
     return hidden, tpot_ns
 

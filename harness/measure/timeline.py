@@ -1,5 +1,6 @@
 """A call's Timeline becomes what is kept of it: one CallRecord and one EventsRecord."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any
@@ -7,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.measure.metrics.call import hidden_tokens
+from harness.measure.metrics.call import hidden_tokens, streamed_per_event
 from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TokenSource
 from harness.said import shown, without_key
-from harness.values import Answer, CallError, ErrorKind, EventKind, Timeline
+from harness.values import Answer, CallError, ErrorKind, EventKind, Timeline, Usage
 
 KINDS = tuple(EventKind)
 REASONING = KINDS.index(EventKind.REASONING)
@@ -69,7 +70,7 @@ def records_of(
     low = np.maximum(np.frombuffer(answer.low_ns, dtype=np.int64), timeline.sent_ns) - origin
     answers = [i for i, kind in enumerate(answer.kinds) if kind != REASONING][:1]
     sizes = read_sizes(high, low)
-    usage = answer.usage
+    usage, tokens = answer.usage, event_tokens(answer)
     call = CallRecord(
         call_id=facts.call_id,
         task_id=facts.task_id,
@@ -99,12 +100,8 @@ def records_of(
         cached_tokens=usage.cached_tokens if usage else None,
         output_tokens=usage.output_tokens if usage else None,
         reasoning_tokens=usage.reasoning_tokens if usage else None,
-        hidden_tokens=hidden_tokens(
-            usage.reasoning_tokens if usage else None,
-            raw_reasoning=bool(answer.reasoning) and not answer.reasoning_summary,
-            summaries=answer.reasoning_summary,
-        ),
-        token_source=token_source(answer),
+        hidden_tokens=hidden_of(answer),
+        token_source=token_source(usage, tokens),
         outcome=_outcome(error, cut=cut),
         status=timeline.status,
         error=error,
@@ -116,7 +113,7 @@ def records_of(
         cancelled_ns=None,
         request_id=answer.request_id or timeline.request_id,
         server_timing=None,
-        first_event_tokens=answer.tokens[0] if answer.tokens and answer.tokens[0] >= 0 else None,
+        first_event_tokens=tokens[0] if tokens else None,
         streamed_events=len(answer.high_ns),
         network_ns=timeline.network_ns,
         input_planned=facts.input_planned,
@@ -124,7 +121,7 @@ def records_of(
         output_control=facts.output_control,
         warnings=answer.warnings,
     )
-    return _fit_to_keep(call, key), _events(facts.call_id, answer, high, sizes)
+    return _fit_to_keep(call, key), _events(call, answer.kinds, tokens=tokens, high=high, sizes=sizes)
 
 
 def _fit_to_keep(call: CallRecord, key: str | None) -> CallRecord:
@@ -141,11 +138,35 @@ def _fit_to_keep(call: CallRecord, key: str | None) -> CallRecord:
     return replace(call, **fit)
 
 
-def token_source(answer: Answer) -> TokenSource:
+def hidden_of(answer: Answer) -> int | None:
+    """Count the output tokens that were never streamed; see `metrics.call.hidden_tokens`."""
+    return hidden_tokens(
+        answer.usage.reasoning_tokens if answer.usage else None,
+        raw_reasoning=bool(answer.reasoning) and not answer.reasoning_summary,
+        summaries=answer.reasoning_summary,
+    )
+
+
+def event_tokens(answer: Answer) -> list[int | None]:
+    """Count the streamed tokens of each output event, None where it is not told.
+
+    Hidden tokens are no event's: see `metrics.call.streamed_per_event`.
+    """
+    streamed = streamed_per_event(
+        answer.tokens,
+        output_tokens=answer.usage.output_tokens if answer.usage else None,
+        hidden=hidden_of(answer),
+    )
+    if streamed is None:
+        return [None] * len(answer.tokens)
+    return [None if count < 0 else count for count in streamed]
+
+
+def token_source(usage: Usage | None, tokens: Sequence[int | None]) -> TokenSource:
     """Name where the output count comes from, in the order of trust of research on usage reports."""
-    if answer.tokens and min(answer.tokens) >= 0:
+    if tokens and None not in tokens:
         return TokenSource.EVENTS
-    if answer.usage is not None and answer.usage.output_tokens is not None:
+    if usage is not None and usage.output_tokens is not None:
         return TokenSource.USAGE
     return TokenSource.UNKNOWN
 
@@ -159,13 +180,14 @@ def read_sizes(high: Times, low: Times) -> list[int]:
     return [int(size) for size in np.where(low[ends] == high[ends], counts, -counts)]
 
 
-def _events(call_id: str, answer: Answer, high: Times, sizes: list[int]) -> EventsRecord:
+def _events(
+    call: CallRecord, kinds: Iterable[int], *, tokens: list[int | None], high: Times, sizes: list[int]
+) -> EventsRecord:
     rounded = (high + 500) // 1000
-    tokens = [None if count < 0 else count for count in answer.tokens]
     return EventsRecord(
-        call_id=call_id,
+        call_id=call.call_id,
         gaps_us=np.diff(rounded, prepend=rounded[:1]).tolist(),
-        kinds=[(str(KINDS[kind]), len(list(run))) for kind, run in groupby(answer.kinds)],
+        kinds=[(str(KINDS[kind]), len(list(run))) for kind, run in groupby(kinds)],
         tokens=[(count, len(list(run))) for count, run in groupby(tokens)],
         reads=sizes,
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.measure.metrics.registry import METRICS
 from harness.measure.timeline import CallFacts, records_of
 from harness.records import CallOutcome, Phase, TokenSource
 from harness.values import CallError, ErrorKind
@@ -94,6 +95,21 @@ def test_hidden_reasoning_is_what_usage_names_and_no_event_carried():
     answer = an_answer([[200 * MS, 1], [300 * MS, 1]], usage=told(12, reasoning=10))
     call, _ = records_of(a_timeline(answer), FACTS, cut=False)
     assert call.hidden_tokens == 10
+
+
+@pytest.mark.parametrize("first", [845, 2], ids=["totals with hidden tokens", "without them"])
+def test_the_formula_for_tpot_holds_for_what_the_files_say(first):
+    answer = an_answer(
+        [[200 * MS, 1], [210 * MS, 1], [230 * MS, 1]],
+        tokens=array("q", [first, 2, 3]),
+        usage=told(850, reasoning=843),
+    )
+    call, events = records_of(a_timeline(answer), FACTS, cut=False)
+    assert (call.hidden_tokens, call.first_event_tokens, call.token_source) == (843, 2, TokenSource.EVENTS)
+    assert events.tokens == [(2, 2), (3, 1)]
+    streamed = call.output_tokens - call.hidden_tokens
+    assert METRICS["tpot_ms"].value(call) == 30 * MS / (streamed - call.first_event_tokens)
+    assert streamed == sum(count * n for count, n in events.tokens)
 
 
 def test_no_output_at_all():
