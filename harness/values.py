@@ -178,7 +178,8 @@ class Timeline:
 
     `network_ns` is what the path itself cost: connect, TLS and one smoothed round trip.
     `error` is the transport's own failure; the answer may hold another. A body that is no event
-    stream (status >= 400, another content type) is kept in `body`, its first 64 KiB.
+    stream (status >= 400, another content type) is kept in `body`, its first 64 KiB. `warnings` has
+    `compressed` where the body was, though it was asked not to be: a compressor may hold events back.
     """
 
     sent_ns: int
@@ -192,6 +193,7 @@ class Timeline:
     network_ns: int = 0
     request_id: str | None = None
     error: CallError | None = None
+    warnings: tuple[str, ...] = ()
     answer: Answer = field(default_factory=Answer)
 
 

@@ -119,7 +119,7 @@ def records_of(
         input_planned=facts.input_planned,
         output_asked=facts.output_asked,
         output_control=facts.output_control,
-        warnings=answer.warnings,
+        warnings=timeline.warnings + answer.warnings,
     )
     return _fit_to_keep(call, key), _events(call, answer.kinds, tokens=tokens, high=high, sizes=sizes)
 

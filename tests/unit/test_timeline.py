@@ -170,3 +170,9 @@ def test_what_is_our_own_stays_though_the_key_is_like_it():
     facts = replace(FACTS, call_id="standard/" + "w" * 99)
     call, events = records_of(a_timeline(an_answer([])), facts, cut=False, key="standard")
     assert call.call_id == events.call_id == facts.call_id
+
+
+def test_warnings_of_the_exchange_and_of_the_answer_are_kept():
+    answer = an_answer([], warnings=("no_usage",))
+    call, _ = records_of(a_timeline(answer, warnings=("compressed",)), FACTS, cut=False)
+    assert call.warnings == ("compressed", "no_usage")
