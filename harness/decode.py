@@ -20,19 +20,8 @@ from harness.recording import Recording
 from harness.values import Answer, CallError, ErrorKind, EventKind
 from harness.wire import DIALECTS, Dialect
 
-PATHS = {
-    "/fim/completions": "mistral-fim",
-    "/chat/completions": "openai-chat",
-    "/completions": "openai-completions",
-    "/responses": "openai-responses",
-    "/messages": "anthropic",
-    ":streamGenerateContent": "gemini",
-    "/api/chat": "ollama",
-    "/api/generate": "ollama",
-    "/completion": "llamacpp",
-    "/infill": "llamacpp",
-}
-"""How a request's path ends, and the dialect that this means; the first that fits counts."""
+PATHS = {"/chat/completions": "openai-chat"}
+"""How a request's path ends, and the dialect that this means. Other paths' recordings are skipped."""
 
 _CUT = {
     "reset": CallError(ErrorKind.RESET, "the connection was reset"),
@@ -44,10 +33,11 @@ _CUT = {
 def decode_file(path: str | Path, *, dialect: str | None = None) -> Iterator[dict[str, Any]]:
     """Tell each case of a file, in its order, with the keys of the cases' `expect`.
 
-    `dialect` wins over what the file says. A case of a dialect that is not there yet is told in one
-    dict with `skipped`. Raises UsageError if the file cannot be read or is of neither format.
+    `dialect` wins over what the file says. What is of no dialect that is there is told in one dict with
+    `skipped`. Raises UsageError for an unknown dialect, and for a file that cannot be read or is of neither
+    format.
     """
-    if dialect is not None and dialect not in {*PATHS.values(), *DIALECTS}:
+    if dialect is not None and dialect not in DIALECTS:
         raise UsageError(f"unknown dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     try:
         content = orjson.loads(Path(path).read_bytes())
@@ -168,7 +158,7 @@ def _speed(answer: Answer) -> tuple[int | None, float | None]:
 
 
 def _skipped(name: object, dialect: str | None) -> dict[str, Any]:
-    said = f"dialect {dialect} is not there yet" if dialect else "its path belongs to no dialect"
+    said = f"dialect {dialect} is not there yet" if dialect else "no dialect reads what its path asks for"
     return {"id": name, "dialect": dialect, "skipped": said}
 
 

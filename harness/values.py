@@ -87,7 +87,6 @@ class ErrorKind(StrEnum):
     HTTP_ERROR = "http_error"
     NOT_STREAMED = "not_streamed"
     NOT_SSE = "not_sse"
-    NOT_A_MODEL_CALL = "not_a_model_call"
     STREAM_ERROR = "stream_error"
     MALFORMED_EVENT = "malformed_event"
     TOO_LARGE = "too_large"
@@ -96,7 +95,6 @@ class ErrorKind(StrEnum):
     RESET = "reset"
     STALE_CONNECTION = "stale_connection"
     CLIENT_RESOURCE = "client_resource"
-    SHORT_OUTPUT = "short_output"
 
 
 @dataclass(frozen=True, slots=True)

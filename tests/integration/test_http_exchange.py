@@ -11,7 +11,7 @@ import time
 import pytest
 import trustme
 
-from harness.client.http import BODY_BYTES, Endpoint, HttpExchange, TimeLimits
+from harness.client.http import BODY_BYTES, CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock, monotonic_ns
 from harness.errors import Interrupted
 from harness.values import ErrorKind, Progress, Request, StampClock
@@ -54,7 +54,7 @@ class Listener:
 def exchange(port, *, tls=None, sink=True, headers=None, transport="keep-alive", **limits):
     scheme = "https" if tls else "http"
     endpoint = Endpoint(f"{scheme}://127.0.0.1:{port}/v1", headers=headers or {}, transport=transport)
-    times = TimeLimits(**(PATIENT | limits))
+    times = CallLimits(**(PATIENT | limits))
     return HttpExchange(endpoint, limits=times, clock=MachineClock(), ssl_context=tls, sink=sink)
 
 
