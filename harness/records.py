@@ -56,7 +56,8 @@ class CallRecord:
 
     `first_event_tokens` are streamed ones, as in the call's events: TPOT = (last output - first output) /
     (output_tokens - hidden_tokens - first_event_tokens). A key with a default is left out of the line where
-    it has that value. `output_control` is None on a simulated backend, which gives the planned length.
+    it has that value; `input_planned` and `output_asked` where they equal `input_tokens` and `output_tokens`.
+    `output_control` is None on a simulated backend, which gives the planned length.
     """
 
     schema: int = SCHEMA

@@ -196,7 +196,7 @@ class Endpoints:
         profile = self._profile
         asked_default = chat.service_tier not in (None, "auto", profile.service_tier)
         heading = Heading(
-            id=f"chatcmpl-sim{job.id:012d}",
+            id=f"chatcmpl-sim{job.id}",
             created=int(wall_time()),
             model=profile.model,
             service_tier="default" if asked_default else profile.service_tier,
