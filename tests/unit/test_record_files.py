@@ -9,17 +9,9 @@ from tests.making import S, a_call
 
 EVENTS = EventsRecord(call_id="b/w/0/1", gaps_us=[], kinds=[], tokens=[], reads=[])
 MARKS = [
-    "scheduled_ns",
-    "sent_ns",
-    "headers_ns",
-    "first_output_ns",
-    "first_answer_ns",
-    "last_output_ns",
-    "done_ns",
-    "first_output_low_ns",
-    "first_answer_low_ns",
-    "last_output_low_ns",
-]
+    f"{mark}_ns"
+    for mark in ("scheduled", "sent", "headers", "first_output", "first_answer", "last_output", "done")
+] + [f"{mark}_low_ns" for mark in ("first_output", "first_answer", "last_output")]
 USUAL = {
     "backend": "ultrafast",
     "workload": "demo",
