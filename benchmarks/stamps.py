@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from truth import Server, Times, c_server, certificate, simulator
 
-from harness.client.http import Endpoint, HttpExchange, TimeLimits
+from harness.client.http import CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock, cpu_ns, monotonic_ns
 from harness.machine import facts
 from harness.values import Answer, Block, Request, Role
@@ -28,7 +28,7 @@ SPREAD_S = 1.0
 """Starts are spread over this time, so that first outputs do not wait behind one another."""
 BLOCKED_NS, FREE_S = 4_000_000, 0.001
 PATH_NS, ROUNDING_NS = 200_000, 1_000
-LIMITS = TimeLimits(connect_s=30, first_output_s=30, stall_s=30, total_s=60)
+LIMITS = CallLimits(connect_s=30, first_output_s=30, stall_s=30, total_s=60)
 
 FREE = [(streams, False) for streams in (1, 10, 32, 50)]
 BLOCKED = [(streams, True) for streams in (10, 50)]

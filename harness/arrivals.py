@@ -1,14 +1,13 @@
 """When task k starts: plans of absolute offsets from the start of the measure phase, in nanoseconds.
 
-A plan is made once from the scenario and the seed and is the same for every backend; workers take
-slices of it. Nothing here waits: pacing against absolute times is the engine's.
+A plan is made once from the scenario and the seed and is the same for every backend. Nothing here waits:
+pacing against absolute times is the engine's.
 
 Seeds stand here too, because what a task is and when it starts must come from the same place on every
 backend and worker: `task_seed` for everything inside task k, `stream_seed` for what is drawn beside
 the tasks.
 """
 
-from typing import Protocol, Self, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -16,16 +15,6 @@ from numpy.random import Generator, SeedSequence
 from numpy.typing import NDArray
 
 from harness.scenario import OpenLoad
-
-
-class Plan(Protocol):
-    """Anything in order of k: offsets, or a range of k."""
-
-    def __getitem__(self, part: slice, /) -> Self:
-        """Take a part of it."""
-
-
-P = TypeVar("P", bound=Plan)
 
 
 def task_seed(seed: int, workload: str, k: int) -> SeedSequence:
@@ -63,13 +52,6 @@ def offsets_ns(load: OpenLoad, generator: Generator) -> NDArray[np.int64]:
     if load.measure_s is not None:
         starts = starts[starts < load.measure_s]
     return np.rint(starts * 1e9).astype(np.int64)
-
-
-def slice_of(plan: P, *, index: int, count: int) -> P:
-    """Part `index` of `count` parts of one plan: every count-th of it. Together they are the plan."""
-    if not 0 <= index < count:
-        raise ValueError(f"want 0 <= index < count, got {index} of {count}")
-    return plan[index::count]
 
 
 def _poisson_s(load: OpenLoad, generator: Generator) -> NDArray[np.float64]:

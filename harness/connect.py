@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from harness.client.http import Endpoint, HttpExchange, TimeLimits
+from harness.client.http import CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock
 from harness.errors import UnreachableError
 from harness.measure.compare_findings import BackendIdentity
@@ -56,7 +56,7 @@ async def connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStack
             Endpoint(
                 url=url, headers=headers, transport=backend.transport, stream_types=dialect.stream_types
             ),
-            limits=TimeLimits(**backend.limits.model_dump()),
+            limits=CallLimits(**backend.limits.model_dump()),
             clock=clock,
             ssl_context=ssl.create_default_context() if url.startswith("https:") else None,
             sink=os.environ.get(ITER_ANY) != "1",

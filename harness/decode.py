@@ -15,23 +15,13 @@ import orjson
 from harness import recording as recordings
 from harness.errors import UsageError
 from harness.measure.metrics import call
+from harness.measure.timeline import event_tokens, hidden_of
 from harness.recording import Recording
 from harness.values import Answer, CallError, ErrorKind, EventKind
 from harness.wire import DIALECTS, Dialect
 
-PATHS = {
-    "/fim/completions": "mistral-fim",
-    "/chat/completions": "openai-chat",
-    "/completions": "openai-completions",
-    "/responses": "openai-responses",
-    "/messages": "anthropic",
-    ":streamGenerateContent": "gemini",
-    "/api/chat": "ollama",
-    "/api/generate": "ollama",
-    "/completion": "llamacpp",
-    "/infill": "llamacpp",
-}
-"""How a request's path ends, and the dialect that this means; the first that fits counts."""
+PATHS = {"/chat/completions": "openai-chat"}
+"""How a request's path ends, and the dialect that this means. Other paths' recordings are skipped."""
 
 _CUT = {
     "reset": CallError(ErrorKind.RESET, "the connection was reset"),
@@ -43,10 +33,11 @@ _CUT = {
 def decode_file(path: str | Path, *, dialect: str | None = None) -> Iterator[dict[str, Any]]:
     """Tell each case of a file, in its order, with the keys of the cases' `expect`.
 
-    `dialect` wins over what the file says. A case of a dialect that is not there yet is told in one
-    dict with `skipped`. Raises UsageError if the file cannot be read or is of neither format.
+    `dialect` wins over what the file says. What is of no dialect that is there is told in one dict with
+    `skipped`. Raises UsageError for an unknown dialect, and for a file that cannot be read or is of neither
+    format.
     """
-    if dialect is not None and dialect not in {*PATHS.values(), *DIALECTS}:
+    if dialect is not None and dialect not in DIALECTS:
         raise UsageError(f"unknown dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     try:
         content = orjson.loads(Path(path).read_bytes())
@@ -155,25 +146,19 @@ def facts(answer: Answer, *, end_ns: int, cut: CallError | None = None) -> dict[
 
 def _speed(answer: Answer) -> tuple[int | None, float | None]:
     """Hidden tokens and time per output token; none over mixed choices."""
-    usage = answer.usage
-    hidden = call.hidden_tokens(
-        usage.reasoning_tokens if usage else None,
-        raw_reasoning=bool(answer.reasoning) and not answer.reasoning_summary,
-        summaries=answer.reasoning_summary,
-    )
+    hidden, tokens, usage = hidden_of(answer), event_tokens(answer), answer.usage
     if answer.choices:
         return hidden, None
-    events = len(answer.high_ns)
     tpot_ns = call.tpot_ns(
-        answer.high_ns[-1] - answer.high_ns[0] if events > 1 else None,
+        answer.high_ns[-1] - answer.high_ns[0] if len(tokens) > 1 else None,
         streamed=call.streamed_tokens(usage.output_tokens if usage else None, hidden),
-        first=call.first_event_tokens(answer.tokens[0] if events else None, hidden),
+        first=tokens[0] if tokens else None,
     )
     return hidden, tpot_ns
 
 
 def _skipped(name: object, dialect: str | None) -> dict[str, Any]:
-    said = f"dialect {dialect} is not there yet" if dialect else "its path belongs to no dialect"
+    said = f"dialect {dialect} is not there yet" if dialect else "no dialect reads what its path asks for"
     return {"id": name, "dialect": dialect, "skipped": said}
 
 

@@ -21,7 +21,6 @@ HOPELESS = {
     ErrorKind.HTTP_ERROR,
     ErrorKind.NOT_STREAMED,
     ErrorKind.NOT_SSE,
-    ErrorKind.NOT_A_MODEL_CALL,
 }
 """Failures that repeating does not mend; 429 and 5xx are HTTP errors that may pass, so they reset."""
 

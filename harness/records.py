@@ -54,8 +54,10 @@ class TokenSource(StrEnum):
 class CallRecord:
     """One line of `calls.jsonl`. All `_ns` are from the start of the run; `_low_ns` are lower bounds.
 
-    A key with a default is left out of the line where it has that value. `output_control` is None on a
-    simulated backend, which gives the planned length.
+    `first_event_tokens` are streamed ones, as in the call's events: TPOT = (last output - first output) /
+    (output_tokens - hidden_tokens - first_event_tokens). A key with a default is left out of the line where
+    it has that value; `input_planned` and `output_asked` where they equal `input_tokens` and `output_tokens`.
+    `output_control` is None on a simulated backend, which gives the planned length.
     """
 
     schema: int = SCHEMA
@@ -114,7 +116,8 @@ class EventsRecord:
     """One line of `events.jsonl`: a call's output events, joined to its record by `call_id`.
 
     gaps_us: differences of times rounded to us, first 0; add `first_output_ns` to get arrivals.
-    kinds: [kind, n] runs; tokens: [tokens, n events] runs (null where the stream does not tell).
+    kinds: [kind, n] runs; tokens: [streamed tokens, n events] runs, null where the stream does not tell.
+    Hidden tokens are no event's: a running total that counts them has lost them from the first event.
     reads: output events per distinct stamp; negative where the last of them is not exact.
     """
 

@@ -87,7 +87,6 @@ class ErrorKind(StrEnum):
     HTTP_ERROR = "http_error"
     NOT_STREAMED = "not_streamed"
     NOT_SSE = "not_sse"
-    NOT_A_MODEL_CALL = "not_a_model_call"
     STREAM_ERROR = "stream_error"
     MALFORMED_EVENT = "malformed_event"
     TOO_LARGE = "too_large"
@@ -96,7 +95,6 @@ class ErrorKind(StrEnum):
     RESET = "reset"
     STALE_CONNECTION = "stale_connection"
     CLIENT_RESOURCE = "client_resource"
-    SHORT_OUTPUT = "short_output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +176,8 @@ class Timeline:
 
     `network_ns` is what the path itself cost: connect, TLS and one smoothed round trip.
     `error` is the transport's own failure; the answer may hold another. A body that is no event
-    stream (status >= 400, another content type) is kept in `body`, its first 64 KiB.
+    stream (status >= 400, another content type) is kept in `body`, its first 64 KiB. `warnings` has
+    `compressed` where the body was, though it was asked not to be: a compressor may hold events back.
     """
 
     sent_ns: int
@@ -192,6 +191,7 @@ class Timeline:
     network_ns: int = 0
     request_id: str | None = None
     error: CallError | None = None
+    warnings: tuple[str, ...] = ()
     answer: Answer = field(default_factory=Answer)
 
 

@@ -5,6 +5,7 @@ A sentence names host and port, never a header or a query: keys live there.
 
 import errno
 import os
+import re
 import ssl
 
 import aiohttp
@@ -27,9 +28,11 @@ _TOLD: tuple[tuple[tuple[type[Exception], ...], ErrorKind, str], ...] = (  # the
     (
         (aiohttp.ClientResponseError, aiohttp.InvalidURL, http_exceptions.HttpProcessingError),
         ErrorKind.HTTP_ERROR,
-        "{place} does not speak HTTP/1.1: {reason}",
+        "{place} sent no valid HTTP/1.1: {reason}",
     ),
 )
+_COMPRESSED = "{place} sent a compressed body though it was asked not to (`identity`), and it cannot be read"
+_QUOTED = re.compile(r": b['\"]|:?\n")  # from here on, aiohttp shows the bytes that it could not read
 _STALE = "{place} had closed the idle connection on which this request was sent"
 _RESET = "{place} closed the connection: {reason}"
 
@@ -42,6 +45,8 @@ def explain(error: Exception, place: str, *, stale: bool) -> CallError:
     reason = _reason(error)
     if isinstance(error, OSError) and error.errno in _OUR_SHORTAGE:
         return CallError(ErrorKind.CLIENT_RESOURCE, f"this machine ran out of sockets: {reason}")
+    if any(isinstance(cause, http_exceptions.ContentEncodingError) for cause in (error, error.__cause__)):
+        return CallError(ErrorKind.NOT_SSE, _COMPRESSED.format(place=place))
     for types, kind, sentence in _TOLD:
         if isinstance(error, types):
             return CallError(kind, sentence.format(place=place, reason=reason))
@@ -50,7 +55,7 @@ def explain(error: Exception, place: str, *, stale: bool) -> CallError:
 
 
 def _reason(error: Exception) -> str:
-    """Word the cause in the system's own words, or name its type: aiohttp's texts quote what was sent."""
+    """Word the cause in the system's own words, or aiohttp's less what they quote, or name its type."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         error = error.certificate_error
     elif isinstance(error, aiohttp.ClientConnectorError):
@@ -60,6 +65,9 @@ def _reason(error: Exception) -> str:
         return str(getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror)
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror  # the resolver's
-    return type(error).__name__
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "it had not answered in whole"
+    words = error.strerror if isinstance(error, OSError) else None  # the resolver's
+    if isinstance(error, aiohttp.ClientResponseError | http_exceptions.HttpProcessingError):
+        words = _QUOTED.split(error.message)[0]
+    return words or type(error).__name__

@@ -26,12 +26,12 @@ from harness.client.failures import explain
 from harness.client.reception import Reception
 from harness.client.sink import receive
 from harness.client.stamped_socket import StampedSocket, stamped
-from harness.client.watchdog import TimeLimits, Watchdog
+from harness.client.watchdog import CallLimits, Watchdog
 from harness.clock import Clock
 from harness.errors import Interrupted
 from harness.values import CallError, OnRead, Request, Timeline
 
-__all__ = ["Endpoint", "HttpExchange", "TimeLimits", "raise_file_limit"]
+__all__ = ["CallLimits", "Endpoint", "HttpExchange", "raise_file_limit"]
 
 BODY_BYTES = 65_536
 """How much is kept of a body that is no event stream."""
@@ -77,7 +77,7 @@ class HttpExchange:
         self,
         endpoint: Endpoint,
         *,
-        limits: TimeLimits,
+        limits: CallLimits,
         clock: Clock,
         ssl_context: ssl.SSLContext | None = None,
         sink: bool = True,
@@ -94,7 +94,6 @@ class HttpExchange:
         self._asking: StampedSocket
 
     async def __aenter__(self) -> Self:
-        raise_file_limit()
         # the kernel stamps only while some socket asks, and takes a moment to begin: this one always asks
         self._asking = stamped((socket.AF_INET, socket.SOCK_STREAM, 0, "", ()))
         await asyncio.sleep(_STAMPS_BEGIN_S)

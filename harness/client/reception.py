@@ -42,6 +42,7 @@ class Reception:
     content_type: str | None = None
     request_id: str | None = None
     framed: bool = True
+    compressed: bool = False
     body: bytes | None = None
     last_output_ns: int | None = None
     done_ns: int | None = None
@@ -86,6 +87,7 @@ class Reception:
         headers = response.headers
         self.content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower() or None
         self.request_id = headers.get("x-request-id")
+        self.compressed = headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}
         self.framed = "Content-Length" in headers or "Transfer-Encoding" in headers
 
     def heard(self) -> bool:
@@ -163,6 +165,7 @@ class Reception:
             network_ns=self.network_ns,
             request_id=self.request_id,
             error=self.error,
+            warnings=("compressed",) if self.compressed else (),
         )
 
 

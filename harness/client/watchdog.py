@@ -9,7 +9,7 @@ from harness.values import CallError, ErrorKind
 
 
 @dataclass(frozen=True, slots=True)
-class TimeLimits:
+class CallLimits:
     """How long an exchange may take; seconds.
 
     `connect_s`, `first_output_s` and `total_s` count from the moment of sending, `stall_s` from the
@@ -36,7 +36,7 @@ class Watchdog:
     and sleeps on.
     """
 
-    def __init__(self, limits: TimeLimits, reception: Reception, expire: Callable[[CallError], None]) -> None:
+    def __init__(self, limits: CallLimits, reception: Reception, expire: Callable[[CallError], None]) -> None:
         self._limits = limits
         self._reception = reception
         self._expire = expire
@@ -59,7 +59,7 @@ class Watchdog:
             self._timer = None
 
 
-def nearest_limit(limits: TimeLimits, reception: Reception) -> _Limit:
+def nearest_limit(limits: CallLimits, reception: Reception) -> _Limit:
     """Choose the limit that the exchange, as far as it has come, would reach first."""
     sent, output = reception.sent_ns, reception.last_output_ns
     running = [_limit(sent, limits.total_s, ErrorKind.TOTAL_TIMEOUT, "not complete after {} s (total limit)")]

@@ -41,9 +41,10 @@ STRANGER = Habit()
 def tokens_usd(price: TokenPrice, *, input_tokens: int, cached_tokens: float, output_tokens: float) -> float:
     """Uncached input x input price + cached x cached price + output x output price, per million.
 
-    Input includes cached tokens, output includes reasoning.
+    Input includes cached tokens, output includes reasoning. Never negative: a server that claims more cached
+    tokens than there were must not win back what a spend limit counts.
     """
-    uncached = input_tokens - cached_tokens
+    uncached = max(0, input_tokens - cached_tokens)
     return (uncached * price.input + cached_tokens * price.cached + output_tokens * price.output) / 1e6
 
 

@@ -20,7 +20,9 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.COLD_START: "set `warm_up_s`: the first wave meets an empty server",
     FindingName.WARM_UP: "their first wave met an empty server",
     FindingName.TOOL_TAIL_CUT: "raise `tool_s_max` to see what slow tools do to the speed-up",
-    FindingName.LOOP_STAMPS: "take Linux, or read TTFT and gaps as upper bounds",
+    FindingName.LOOP_STAMPS: (
+        "no kernel stamps: another system, or HARNESS_ITER_ANY; read TTFT and gaps as upper bounds"
+    ),
     FindingName.SHARED_READS: "several events came in one read: single gaps are bounds, not measurements",
     FindingName.PLAN_MISMATCH: "the model did not call tools as planned: compare token counts first",
     FindingName.NO_USAGE: "ask the server for usage; without it TPOT and cost are unknown",

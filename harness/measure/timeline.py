@@ -1,17 +1,25 @@
 """A call's Timeline becomes what is kept of it: one CallRecord and one EventsRecord."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.measure.metrics.call import hidden_tokens
+from harness.measure.metrics.call import hidden_tokens, streamed_per_event
 from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TokenSource
-from harness.values import Answer, CallError, ErrorKind, EventKind, Timeline
+from harness.said import shown, without_key
+from harness.values import Answer, CallError, ErrorKind, EventKind, Timeline, Usage
 
 KINDS = tuple(EventKind)
 REASONING = KINDS.index(EventKind.REASONING)
+
+WORD_LENGTH = 64
+"""Characters that are kept of an id, a tier, a reason to finish."""
+
+MESSAGE_LENGTH = 200
 
 Times = NDArray[np.int64]
 
@@ -37,6 +45,9 @@ class CallFacts:
     input_planned: int | None = None
 
 
+_NOT_OURS = {field.name for field in fields(CallRecord)} - {field.name for field in fields(CallFacts)}
+
+
 def call_error(timeline: Timeline) -> CallError | None:
     """Name the one failure of a call: what the server said goes before how the transport ended."""
     said = timeline.answer.error
@@ -45,10 +56,13 @@ def call_error(timeline: Timeline) -> CallError | None:
     return timeline.error or said
 
 
-def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[CallRecord, EventsRecord]:
+def records_of(
+    timeline: Timeline, facts: CallFacts, *, cut: bool, key: str | None = None
+) -> tuple[CallRecord, EventsRecord]:
     """Make both records; all times move to the run's axis (`facts.origin_ns` becomes 0).
 
-    A call that was `cut` has no error of its own: it did not end.
+    A call that was `cut` has no error of its own: it did not end. `key` is kept out of all that the server
+    said; that is also bounded in length and cannot steer a terminal.
     """
     error = None if cut else call_error(timeline)
     answer, origin = timeline.answer, facts.origin_ns
@@ -56,7 +70,7 @@ def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[Call
     low = np.maximum(np.frombuffer(answer.low_ns, dtype=np.int64), timeline.sent_ns) - origin
     answers = [i for i, kind in enumerate(answer.kinds) if kind != REASONING][:1]
     sizes = read_sizes(high, low)
-    usage = answer.usage
+    usage, tokens = answer.usage, event_tokens(answer)
     call = CallRecord(
         call_id=facts.call_id,
         task_id=facts.task_id,
@@ -86,12 +100,8 @@ def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[Call
         cached_tokens=usage.cached_tokens if usage else None,
         output_tokens=usage.output_tokens if usage else None,
         reasoning_tokens=usage.reasoning_tokens if usage else None,
-        hidden_tokens=hidden_tokens(
-            usage.reasoning_tokens if usage else None,
-            raw_reasoning=bool(answer.reasoning) and not answer.reasoning_summary,
-            summaries=answer.reasoning_summary,
-        ),
-        token_source=token_source(answer),
+        hidden_tokens=hidden_of(answer),
+        token_source=token_source(usage, tokens),
         outcome=_outcome(error, cut=cut),
         status=timeline.status,
         error=error,
@@ -103,22 +113,60 @@ def records_of(timeline: Timeline, facts: CallFacts, *, cut: bool) -> tuple[Call
         cancelled_ns=None,
         request_id=answer.request_id or timeline.request_id,
         server_timing=None,
-        first_event_tokens=answer.tokens[0] if answer.tokens and answer.tokens[0] >= 0 else None,
+        first_event_tokens=tokens[0] if tokens else None,
         streamed_events=len(answer.high_ns),
         network_ns=timeline.network_ns,
         input_planned=facts.input_planned,
         output_asked=facts.output_asked,
         output_control=facts.output_control,
-        warnings=answer.warnings,
+        warnings=timeline.warnings + answer.warnings,
     )
-    return call, _events(facts.call_id, answer, high, sizes)
+    return _fit_to_keep(call, key), _events(call, answer.kinds, tokens=tokens, high=high, sizes=sizes)
 
 
-def token_source(answer: Answer) -> TokenSource:
+def _fit_to_keep(call: CallRecord, key: str | None) -> CallRecord:
+    """Pass every text that is not our own through the one place that makes it harmless."""
+    told = {name: getattr(call, name) for name in _NOT_OURS}
+    fit: dict[str, Any] = {
+        name: shown(without_key(text, key), length=WORD_LENGTH)
+        for name, text in told.items()
+        if type(text) is str
+    }
+    if call.error is not None:
+        message = without_key(call.error.message, key, cut=True)
+        fit["error"] = replace(call.error, message=shown(message, length=MESSAGE_LENGTH))
+    return replace(call, **fit)
+
+
+def hidden_of(answer: Answer) -> int | None:
+    """Count the output tokens that were never streamed; see `metrics.call.hidden_tokens`."""
+    return hidden_tokens(
+        answer.usage.reasoning_tokens if answer.usage else None,
+        raw_reasoning=bool(answer.reasoning) and not answer.reasoning_summary,
+        summaries=answer.reasoning_summary,
+    )
+
+
+def event_tokens(answer: Answer) -> list[int | None]:
+    """Count the streamed tokens of each output event, None where it is not told.
+
+    Hidden tokens are no event's: see `metrics.call.streamed_per_event`.
+    """
+    streamed = streamed_per_event(
+        answer.tokens,
+        output_tokens=answer.usage.output_tokens if answer.usage else None,
+        hidden=hidden_of(answer),
+    )
+    if streamed is None:
+        return [None] * len(answer.tokens)
+    return [None if count < 0 else count for count in streamed]
+
+
+def token_source(usage: Usage | None, tokens: Sequence[int | None]) -> TokenSource:
     """Name where the output count comes from, in the order of trust of research on usage reports."""
-    if answer.tokens and min(answer.tokens) >= 0:
+    if tokens and None not in tokens:
         return TokenSource.EVENTS
-    if answer.usage is not None and answer.usage.output_tokens is not None:
+    if usage is not None and usage.output_tokens is not None:
         return TokenSource.USAGE
     return TokenSource.UNKNOWN
 
@@ -132,13 +180,14 @@ def read_sizes(high: Times, low: Times) -> list[int]:
     return [int(size) for size in np.where(low[ends] == high[ends], counts, -counts)]
 
 
-def _events(call_id: str, answer: Answer, high: Times, sizes: list[int]) -> EventsRecord:
+def _events(
+    call: CallRecord, kinds: Iterable[int], *, tokens: list[int | None], high: Times, sizes: list[int]
+) -> EventsRecord:
     rounded = (high + 500) // 1000
-    tokens = [None if count < 0 else count for count in answer.tokens]
     return EventsRecord(
-        call_id=call_id,
+        call_id=call.call_id,
         gaps_us=np.diff(rounded, prepend=rounded[:1]).tolist(),
-        kinds=[(str(KINDS[kind]), len(list(run))) for kind, run in groupby(answer.kinds)],
+        kinds=[(str(KINDS[kind]), len(list(run))) for kind, run in groupby(kinds)],
         tokens=[(count, len(list(run))) for count, run in groupby(tokens)],
         reads=sizes,
     )

@@ -14,7 +14,8 @@ The body field `x_plan` says what to answer; each key may be left out:
 Without `output_tokens`: `min_tokens`, else the limit, else 128. The limit (`max_completion_tokens`,
 `max_tokens`) cuts any plan.
 
-`--log FILE` appends one JSON line per finished or broken request. Times are CLOCK_MONOTONIC ns; `sends`
+`--log FILE` writes one JSON line per finished or broken request into a new FILE: two runs have the same
+call_ids, so what an earlier server left there is gone. Times are CLOCK_MONOTONIC ns; `sends`
 holds the output events in order, each with the time read just before its write; `queued_ns` is how long
 the request waited for its turn:
 
@@ -195,7 +196,7 @@ class Endpoints:
         profile = self._profile
         asked_default = chat.service_tier not in (None, "auto", profile.service_tier)
         heading = Heading(
-            id=f"chatcmpl-sim{job.id:012d}",
+            id=f"chatcmpl-sim{job.id}",
             created=int(wall_time()),
             model=profile.model,
             service_tier="default" if asked_default else profile.service_tier,
@@ -287,7 +288,7 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--profile", action="append", required=True, metavar="NAME", help="may be repeated")
     parser.add_argument("--port", type=int, default=0, help="of the first profile, the others follow; 0: any")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="append the true send times")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write the true send times into a new file")
     parser.add_argument("--tls-cert", type=Path, metavar="FILE")
     parser.add_argument("--tls-key", type=Path, metavar="FILE")
     parser.add_argument("--seed", type=int, default=0)

@@ -44,10 +44,10 @@ class PreciseSelector(selectors.DefaultSelector):
 
 
 class StreamLog:
-    """Appends one JSON line per request and flushes it."""
+    """One JSON line per request, flushed; of this server alone: what stood in the file before is gone."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")
+        self._file = path.open("wb")
 
     def write(self, line: dict[str, Any]) -> None:
         """Append `line`."""

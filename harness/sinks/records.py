@@ -21,6 +21,9 @@ INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 _CALL_KEYS = tuple(field.name for field in fields(CallRecord))
 _SILENT = {field.name: field.default for field in fields(CallRecord)} | {"schema": MISSING}
 
+_AS_TOLD = {"input_planned": "input_tokens", "output_asked": "output_tokens"}
+"""Keys of a call that are left out where they equal another; together these rules keep lines short."""
+
 Record = TypeVar("Record", CallRecord, EventsRecord, TaskRecord)
 
 
@@ -99,17 +102,21 @@ def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record
         if not line:
             continue
         try:
-            yield adapter.validate_python(orjson.loads(line))
-        except ValueError:
+            told = orjson.loads(line)
+            if kind is CallRecord:
+                told = {key: told[other] for key, other in _AS_TOLD.items()} | told
+            yield adapter.validate_python(told)
+        except (ValueError, KeyError, TypeError):
             if number == len(lines):
                 return
             raise UsageError(f"{folder / name}: line {number} is not a record of schema 1") from None
 
 
 def _told(call: CallRecord) -> dict[str, Any]:
-    """Leave out those later keys of a call that say nothing: a line stays below 1 kB."""
+    """Leave out those later keys of a call that say nothing of their own."""
     values = {name: getattr(call, name) for name in _CALL_KEYS}
-    return {name: value for name, value in values.items() if _SILENT[name] != value}
+    silent = _SILENT | {key: values[other] for key, other in _AS_TOLD.items()}
+    return {name: value for name, value in values.items() if silent[name] != value}
 
 
 def _append(file: FileIO, record: dict[str, Any] | EventsRecord | TaskRecord) -> None:

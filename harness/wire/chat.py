@@ -46,6 +46,7 @@ class Decoder:
         "_error",
         "_first_tool",
         "_frames",
+        "_implausible",
         "_last_total",
         "_malformed",
         "_malformed_text",
@@ -67,6 +68,7 @@ class Decoder:
         self._malformed = 0
         self._malformed_text = b""
         self._usage: dict[str, Any] = {}
+        self._implausible = False  # a running total cannot be true
         self._last_total = 0  # running total of output tokens at the last output event
         self._tier: str | None = None
         self._request_id: str | None = None
@@ -180,7 +182,9 @@ class Decoder:
         """Keep what few output events tell: their tokens, by a running total, and the first tool call."""
         if bits & TOOL and self._first_tool is None:
             self._first_tool = len(self._bounds.high_ns) - 1
-        total = count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
+        said = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        total = count(said)
+        self._implausible |= said is not None and total is None
         if total is not None:
             self._bounds.told(max(UNTOLD, total - self._last_total))
             self._last_total = total
@@ -220,7 +224,7 @@ class Decoder:
         self._bounds.close()
         main, bounds = self._choices[0], self._bounds
         error = self._error or self._flaw(ended=ended)
-        usage = usage_of(self._usage)
+        usage, plausible = usage_of(self._usage)
         several = len(self._choices) > 1
         untold = array("q", [UNTOLD]) * len(bounds.high_ns)
         return Answer(
@@ -243,13 +247,22 @@ class Decoder:
             choices={i: Choice(joined(c.text), c.finish_reason) for i, c in sorted(self._choices.items())}
             if several
             else {},
-            warnings=_warnings(usage, main.finish_reason) if ended and error is None else (),
+            warnings=self._warnings(usage, plausible=plausible, whole=ended and error is None),
         )
 
     def _flush(self) -> None:
         """Read the last event though its blank line is missing: finish and usage may stand in it."""
         for payload in self._frames.flush():  # a [DONE] here has the time of the connection's end
             self._bounds.ends_read = self._event(payload)
+
+    def _warnings(self, usage: Usage | None, *, plausible: bool, whole: bool) -> tuple[str, ...]:
+        """Name what is odd. `whole`: an answer that came to its end without a failure can lack something."""
+        odd = {
+            "no_usage": whole and usage is None,
+            "no_finish_reason": whole and self._choices[0].finish_reason is None,
+            "implausible_usage": self._implausible or not plausible,
+        }
+        return tuple(name for name, is_so in odd.items() if is_so)
 
     def _flaw(self, *, ended: bool) -> CallError | None:
         """Find what is wrong with a stream that named no error itself."""
@@ -268,8 +281,3 @@ class Decoder:
         if came:
             return CallError(ErrorKind.TRUNCATED, "the stream ended without a finish_reason or [DONE]")
         return CallError(ErrorKind.EMPTY_RESPONSE, "the stream ended without any output")
-
-
-def _warnings(usage: Usage | None, finish_reason: str | None) -> tuple[str, ...]:
-    missing = {"no_usage": usage is None, "no_finish_reason": finish_reason is None}
-    return tuple(name for name, is_missing in missing.items() if is_missing)

@@ -30,9 +30,6 @@ from harness.wire import Decoder, Dialect
 SALT_TOKENS = 8
 """Length of a salt: the same for everyone, so that salted prompts are equally long."""
 
-KEY_LENGTH_MIN = 8
-"""A shorter one, such as `EMPTY`, is what servers without keys are given."""
-
 History = tuple[Block, ...]
 """What a session's next task goes on from: the blocks after the shared prefix."""
 
@@ -50,7 +47,7 @@ class Session:
 class LiveBackend:
     """A backend as a step sees it: how to speak with it and how to reach it.
 
-    `key` is what a server's message must not bring into a record.
+    `key` is what nothing that a server says may bring into a record.
     """
 
     name: str
@@ -169,9 +166,7 @@ class Step:
         timeline = _with_answer(timeline, decoder, ended=timeline.error is None)
         if timeline.body is not None:
             refused = dialect.refusal(
-                status=timeline.status or 0,
-                content_type=timeline.content_type,
-                body=_without(self._backend.key, timeline.body),
+                status=timeline.status or 0, content_type=timeline.content_type, body=timeline.body
             )
             timeline = replace(timeline, error=refused)
         record = self._keep(timeline, facts, cut=False)
@@ -281,10 +276,7 @@ class Step:
 
     def _keep(self, timeline: Timeline, facts: CallFacts, *, cut: bool) -> CallRecord:
         """Record the call; the next step is due at its last read."""
-        record, events = records_of(timeline, facts, cut=cut)
-        if record.error is not None:
-            said = _without(self._backend.key, record.error.message.encode()).decode()
-            record = replace(record, error=replace(record.error, message=said))
+        record, events = records_of(timeline, facts, cut=cut, key=self._backend.key)
         self._recorder.call(record, events)
         self._records.append(record)
         self._pieces.append(call_piece(record))
@@ -297,11 +289,6 @@ class Step:
         self._tools.append(ToolRecord(name=tool.name, started_ns=start_ns - origin, ended_ns=end_ns - origin))
         self._pieces.append(waiting("tool", start_ns - origin, end_ns - origin))
         return end_ns
-
-
-def _without(key: str | None, said: bytes) -> bytes:
-    """Take the key out of what a server says; a word too short for a key is none."""
-    return said if key is None or len(key) < KEY_LENGTH_MIN else said.replace(key.encode(), "…".encode())
 
 
 def _with_answer(timeline: Timeline, decoder: Decoder, *, ended: bool) -> Timeline:

@@ -212,6 +212,10 @@ def test_a_server_that_refuses_every_call_is_given_up(tmp_path):
     assert 10 <= len(out.tasks()) < 40  # else some 500 in the 50 s
 
 
+def tool(text):
+    return {"index": 0, "id": text, "function": {"name": text, "arguments": text}}
+
+
 KEY = "a-key-nobody-may-see-4711"
 
 
@@ -226,6 +230,29 @@ KEY = "a-key-nobody-may-see-4711"
         pytest.param(
             lambda text: (200, "text/event-stream", f"data: {json.dumps({'error': {'message': text}})}\n\n"),
             id="in the stream",
+        ),
+        pytest.param(
+            lambda text: (
+                200,
+                "text/event-stream",
+                f"data: {json.dumps({'error': {'message': 'x' * 285 + text}})}\n\n",
+            ),
+            id="at the cut of the stream",
+        ),
+        pytest.param(
+            lambda text: (
+                200,
+                "text/event-stream",
+                "".join(
+                    f"data: {json.dumps(event)}\n\n"
+                    for event in (
+                        {"id": text, "service_tier": text, "choices": [{"delta": {"content": text}}]},
+                        {"choices": [{"delta": {"tool_calls": [tool(text)]}, "finish_reason": text}]},
+                        {"error": {"message": "no", "code": text}},
+                    )
+                ),
+            ),
+            id="in every part",
         ),
     ],
 )

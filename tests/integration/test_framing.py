@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from harness.client.http import Endpoint, HttpExchange, TimeLimits
+from harness.client.http import CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock, monotonic_ns
 from harness.values import Request
 from harness.wire.chat import Decoder
 from tests.raw_server import LAST_CHUNK, STREAM_HEAD, chunk, serve
 
-LIMITS = TimeLimits(connect_s=10, first_output_s=10, stall_s=10, total_s=20)
+LIMITS = CallLimits(connect_s=10, first_output_s=10, stall_s=10, total_s=20)
 REQUEST = Request("m", (), 1, path="/chat", body=b"{}")
 EVENT = chunk(b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
 US = 1000

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import resource
 import ssl
 import sys
@@ -10,7 +11,7 @@ import time
 import pytest
 import trustme
 
-from harness.client.http import BODY_BYTES, Endpoint, HttpExchange, TimeLimits
+from harness.client.http import BODY_BYTES, CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock, monotonic_ns
 from harness.errors import Interrupted
 from harness.values import ErrorKind, Progress, Request, StampClock
@@ -53,7 +54,7 @@ class Listener:
 def exchange(port, *, tls=None, sink=True, headers=None, transport="keep-alive", **limits):
     scheme = "https" if tls else "http"
     endpoint = Endpoint(f"{scheme}://127.0.0.1:{port}/v1", headers=headers or {}, transport=transport)
-    times = TimeLimits(**(PATIENT | limits))
+    times = CallLimits(**(PATIENT | limits))
     return HttpExchange(endpoint, limits=times, clock=MachineClock(), ssl_context=tls, sink=sink)
 
 
@@ -307,6 +308,86 @@ def test_what_breaks_is_a_value(pieces, then, kind, sink):
     assert "127.0.0.1" in timeline.error.message
     assert timeline.done_ns > timeline.sent_ns
     assert len(listener.events) == (b"data" in b"".join(pieces))
+
+
+HEAD = STREAM_HEAD.removesuffix(b"\r\n")
+INVALID = "sent no valid HTTP/1.1: "
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("pieces", "kind", "said", "status"),
+    [
+        pytest.param(
+            [HEAD + b"x-a: " + b"a" * 10_000 + b"\r\n\r\n"],
+            ErrorKind.HTTP_ERROR,
+            INVALID + "Got more than 8190 bytes when reading",
+            None,
+            id="long header",
+        ),
+        pytest.param(
+            [HEAD + b"x: y\r\n" * 500 + b"\r\n"],
+            ErrorKind.HTTP_ERROR,
+            INVALID + "Too many headers received",
+            None,
+            id="many headers",
+        ),
+        pytest.param(
+            [HEAD + b"Content-Length: 5\r\n\r\n"],
+            ErrorKind.HTTP_ERROR,
+            INVALID + "Content-Length can't be present with Transfer-Encoding",
+            None,
+            id="both lengths",
+        ),
+        pytest.param(
+            [STREAM_HEAD, b"SECRET\r\n"],
+            ErrorKind.HTTP_ERROR,
+            INVALID + "Invalid character in chunk size",
+            200,
+            id="bad chunk",
+        ),
+        pytest.param([b"SECRET\r\n"], ErrorKind.HTTP_ERROR, INVALID + "Bad status line", None, id="no HTTP"),
+        pytest.param(
+            [HEAD + b"Content-Encoding: br\r\n\r\n", chunk(b"data: SECRET\n\n" * 9)],
+            ErrorKind.NOT_SSE,
+            "sent a compressed body though it was asked not to (`identity`), and it cannot be read",
+            200,
+            id="brotli",
+        ),
+        pytest.param(
+            [HEAD + b"Content-Encoding: gzip\r\n\r\n", chunk(b"SECRET")],
+            ErrorKind.NOT_SSE,
+            "sent a compressed body though it was asked not to (`identity`), and it cannot be read",
+            200,
+            id="no gzip",
+        ),
+        pytest.param(
+            [b"HTTP/1.1 200 OK\r\nContent-Le"],
+            ErrorKind.RESET,
+            "closed the connection: it had not answered in whole",
+            None,
+            id="cut headers",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence_that_quotes_nothing(pieces, kind, said, status, sink):
+    timeline, _ = asyncio.run(ask(answer(*pieces, then="close"), sink=sink))
+    place, _, sentence = timeline.error.message.partition(" ")
+    assert place.startswith("127.0.0.1:")
+    assert (timeline.error.kind, sentence, timeline.status) == (kind, said, status)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "warnings"),
+    [(b"gzip", ("compressed",)), (b"Identity", ()), (b"", ())],
+    ids=["gzip", "identity", "none"],
+)
+def test_a_compressed_body_is_read_and_told(encoding, warnings):
+    body = gzip.compress(b"data: x\n\n") if encoding == b"gzip" else b"data: x\n\n"
+    head = HEAD + b"Content-Encoding: " + encoding + b"\r\n\r\n"
+    timeline, listener = asyncio.run(ask(answer(head, chunk(body) + LAST_CHUNK)))
+    assert (timeline.error, timeline.warnings) == (None, warnings)
+    assert listener.data == b"data: x\n\n"
 
 
 def test_refused_connection_names_host_and_port():

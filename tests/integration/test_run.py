@@ -210,7 +210,11 @@ def planned(folder, backend):
     calls = sorted(folder.lines("calls"), key=lambda call: call["sent_ns"])
     return {
         task["k"]: (
-            [(c["input_tokens"], c["output_asked"]) for c in calls if c["task_id"] == task["task_id"]],
+            [
+                (c["input_tokens"], c.get("output_asked", c["output_tokens"]))
+                for c in calls
+                if c["task_id"] == task["task_id"]
+            ],
             [(tool["name"], tool["ended_ns"] - tool["started_ns"]) for tool in task["tools"]],
             task["session"],
         )

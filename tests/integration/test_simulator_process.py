@@ -95,6 +95,7 @@ def test_the_seed_decides_how_tokens_are_grouped():
 
 def test_stop_ends_open_streams_and_completes_the_log(tmp_path):
     log = tmp_path / "sends.jsonl"
+    log.write_text('{"call_id": "of a server before"}\n')
     with simulators([B200], log=log) as process:
         connection, path = connect(process.urls()[0])
         plan = {"call_id": "open", "output_tokens": 100_000}

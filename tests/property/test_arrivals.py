@@ -1,18 +1,11 @@
-"""Slices of a plan are disjoint and complete, and a plan never runs backwards."""
+"""A plan has all its tasks and never runs backwards."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.arrivals import offsets_ns, ramp_offsets_ns, slice_of
+from harness.arrivals import offsets_ns, ramp_offsets_ns
 from harness.scenario import OpenLoad
-
-
-@given(st.integers(0, 500), st.integers(1, 40))
-def test_slices_are_disjoint_and_complete(tasks, count):
-    parts = [slice_of(np.arange(tasks), index=index, count=count) for index in range(count)]
-    assert sorted(k for part in parts for k in part.tolist()) == list(range(tasks))
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 @given(

@@ -5,7 +5,7 @@ import binascii
 import numpy as np
 import pytest
 
-from harness.arrivals import offsets_ns, ramp_offsets_ns, slice_of, stream_seed, task_seed
+from harness.arrivals import offsets_ns, ramp_offsets_ns, stream_seed, task_seed
 from harness.scenario import OpenLoad
 
 S = 1_000_000_000
@@ -75,18 +75,6 @@ def test_a_plan_by_time_reaches_its_end():
 def test_plans_differ_by_seed_only():
     assert plan("poisson", 5, tasks=9).tolist() == plan("poisson", 5, tasks=9).tolist()
     assert plan("poisson", 5, tasks=9).tolist() != plan("poisson", 5, tasks=9, seed=8).tolist()
-
-
-@pytest.mark.parametrize(("index", "count"), [(2, 2), (-1, 2), (0, 0)])
-def test_a_slice_that_is_not_there(index, count):
-    with pytest.raises(ValueError, match="want 0 <= index < count"):
-        slice_of([1, 2], index=index, count=count)
-
-
-def test_a_slice_of_one_is_the_whole_plan():
-    whole = plan("poisson", 5, tasks=9)
-    assert slice_of(whole, index=0, count=1).tolist() == whole.tolist()
-    assert slice_of(range(5), index=1, count=2) == range(1, 5, 2)
 
 
 def test_seeds_of_tasks_are_those_of_the_design():

@@ -2,23 +2,22 @@
 
 import pytest
 
-from harness.measure.metrics.call import first_event_tokens, hidden_tokens, streamed_tokens, tpot_ns
+from harness.measure.metrics.call import hidden_tokens, streamed_per_event, streamed_tokens, tpot_ns
 
 
 @pytest.mark.parametrize(
-    ("told", "raw", "summaries", "reasons", "hidden"),
+    ("told", "raw", "summaries", "hidden"),
     [
-        pytest.param(None, False, False, False, 0, id="nothing-told"),
-        pytest.param(0, False, False, True, 0, id="split-says-none"),
-        pytest.param(100, False, False, False, 100, id="never-streamed"),
-        pytest.param(100, True, False, False, 0, id="streamed"),
-        pytest.param(None, True, False, True, 0, id="streamed-usage-silent"),
-        pytest.param(100, False, True, False, None, id="only-summaries"),
-        pytest.param(None, False, False, True, None, id="reasons-without-split"),
+        pytest.param(None, False, False, 0, id="nothing-told"),
+        pytest.param(0, False, False, 0, id="split-says-none"),
+        pytest.param(100, False, False, 100, id="never-streamed"),
+        pytest.param(100, True, False, 0, id="streamed"),
+        pytest.param(None, True, False, 0, id="streamed-usage-silent"),
+        pytest.param(100, False, True, None, id="only-summaries"),
     ],
 )
-def test_hidden_tokens(told, raw, summaries, reasons, hidden):
-    assert hidden_tokens(told, raw_reasoning=raw, summaries=summaries, reasons=reasons) == hidden
+def test_hidden_tokens(told, raw, summaries, hidden):
+    assert hidden_tokens(told, raw_reasoning=raw, summaries=summaries) == hidden
 
 
 @pytest.mark.parametrize(
@@ -30,24 +29,36 @@ def test_streamed_tokens(output, hidden, streamed):
 
 
 @pytest.mark.parametrize(
-    ("told", "hidden", "first"),
+    ("told", "output", "hidden", "streamed"),
     [
-        pytest.param(None, 0, 1, id="untold"),
-        pytest.param(-1, 7, 1, id="untold-in-an-array"),
-        pytest.param(3, 0, 3, id="told"),
-        pytest.param(3, None, 3, id="hidden-unknown"),
-        pytest.param(103, 100, 3, id="running-total-with-the-hidden-ones"),
-        pytest.param(3, 100, 3, id="not-a-total"),
+        pytest.param([3, 1, 1], 5, 0, [3, 1, 1], id="nothing-hidden"),
+        pytest.param([845, 2, 3], 850, 843, [2, 2, 3], id="totals-with-the-hidden-ones"),
+        pytest.param([845, 2, 2], 850, 843, [2, 2, 2], id="one-more-behind-the-last-event"),
+        pytest.param([843, 4, 3], 850, 843, [0, 4, 3], id="all-of-the-first-hidden"),
+        pytest.param([2, 2, 3], 850, 843, [2, 2, 3], id="totals-without-them"),
+        pytest.param([5, 4, 1], 13, 3, [5, 4, 1], id="without-them-though-the-first-is-larger"),
+        pytest.param([5, 4, 3], 12, 3, [2, 4, 3], id="with-them"),
+        pytest.param([3, 844, 3], 850, 843, None, id="hidden-behind-the-first-event"),
+        pytest.param([845, -1, -1], 850, 843, [2, -1, -1], id="told-of-the-first-alone"),
+        pytest.param([845, -1, -1], 1700, 843, None, id="told-of-the-first-alone-of-many"),
+        pytest.param([2, -1, -1], 850, 843, [2, -1, -1], id="too-few-to-hold-them"),
+        pytest.param([-1, 845, 5], 850, 843, None, id="not-told-of-the-first"),
+        pytest.param([9, 9], 12, 0, None, id="more-than-usage-says"),
+        pytest.param([3, 1], 4, None, None, id="hidden-unknown"),
+        pytest.param([3, 1], None, 0, [3, 1], id="no-usage"),
+        pytest.param([], None, 0, [], id="no-event"),
     ],
 )
-def test_first_event_tokens(told, hidden, first):
-    assert first_event_tokens(told, hidden) == first
+def test_streamed_per_event(told, output, hidden, streamed):
+    assert streamed_per_event(told, output_tokens=output, hidden=hidden) == streamed
 
 
 @pytest.mark.parametrize(
     ("span", "streamed", "first", "tpot"),
     [
         pytest.param(120, 9, 1, 15.0, id="plain"),
+        pytest.param(120, 9, None, 15.0, id="first-event-untold"),
+        pytest.param(120, 9, 0, 120 / 9, id="all-of-the-first-hidden"),
         pytest.param(120, 9, 5, 30.0, id="first-event-of-five"),
         pytest.param(0, 9, 1, 0.0, id="all-in-one-read"),
         pytest.param(None, 9, 1, None, id="one-event"),

@@ -231,6 +231,50 @@ def test_usage(told, usage):
     assert finished(delta(content="x"), *(event(choices=[], usage=one) for one in told)).usage == usage
 
 
+def counted(incoming=10, outgoing=5, **parts):
+    return {
+        "prompt_tokens": incoming,
+        "completion_tokens": outgoing,
+        "prompt_tokens_details": {"cached_tokens": parts.get("cached")},
+        "completion_tokens_details": {"reasoning_tokens": parts.get("reasoning")},
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        pytest.param(counted(2**63), Usage(None, 5), id="64-bits"),
+        pytest.param(counted(10**9 + 1, 10**9), Usage(None, 10**9), id="more-than-anything-has"),
+        pytest.param(counted(-5, -7), None, id="negative"),
+        pytest.param(counted(True, False), None, id="bool"),
+        pytest.param(counted("10", 5.0), None, id="text-and-float"),
+        pytest.param(counted(cached=11, reasoning=5), Usage(10, 5, None, 5), id="cached-above-input"),
+        pytest.param(counted(cached=10, reasoning=6), Usage(10, 5, 10), id="reasoning-above-output"),
+        pytest.param(counted(cached=-1), Usage(10, 5), id="negative-part"),
+    ],
+)
+def test_counts_that_cannot_be_true_are_unknown(told, usage):
+    for piece in (event(choices=[], usage=told), delta(content="x", usage=told)):
+        found = finished(delta(content="x"), piece)
+        assert found.usage == usage
+        assert "implausible_usage" in found.warnings
+
+
+def test_counts_that_cannot_be_true_are_told_of_a_cut_stream_too():
+    assert answer(event(usage=counted(-1)), ended=False).warnings == ("implausible_usage",)
+
+
+def test_a_running_total_that_cannot_be_true_counts_nothing():
+    found = finished(*totals(1, 2**63, 3))
+    assert list(found.tokens) == [1, -1, 2]
+    assert found.warnings == ("implausible_usage",)
+
+
+@pytest.mark.parametrize("told", [counted(cached=10, reasoning=5), counted(0, 0), {"prompt_tokens": None}])
+def test_plausible_counts_are_no_warning(told):
+    assert "implausible_usage" not in finished(delta(content="x"), event(choices=[], usage=told)).warnings
+
+
 def test_tier_and_request_id():
     told = finished(
         event(id="", choices=[], service_tier="default"),

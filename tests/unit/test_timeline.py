@@ -1,14 +1,17 @@
 """A Timeline becomes records; bounds, reads and counts are checked against hand-made ones."""
 
 from array import array
+from dataclasses import replace
 
 import pytest
 
+from harness.measure.metrics.registry import METRICS
 from harness.measure.timeline import CallFacts, records_of
 from harness.records import CallOutcome, Phase, TokenSource
 from harness.values import CallError, ErrorKind
 from tests.making import MS, a_timeline, an_answer, told
 
+KEY = "a-key-nobody-may-see-4711"
 FACTS = CallFacts(
     call_id="b/w/0/1",
     task_id="b/w/0",
@@ -94,6 +97,21 @@ def test_hidden_reasoning_is_what_usage_names_and_no_event_carried():
     assert call.hidden_tokens == 10
 
 
+@pytest.mark.parametrize("first", [845, 2], ids=["totals with hidden tokens", "without them"])
+def test_the_formula_for_tpot_holds_for_what_the_files_say(first):
+    answer = an_answer(
+        [[200 * MS, 1], [210 * MS, 1], [230 * MS, 1]],
+        tokens=array("q", [first, 2, 3]),
+        usage=told(850, reasoning=843),
+    )
+    call, events = records_of(a_timeline(answer), FACTS, cut=False)
+    assert (call.hidden_tokens, call.first_event_tokens, call.token_source) == (843, 2, TokenSource.EVENTS)
+    assert events.tokens == [(2, 2), (3, 1)]
+    streamed = call.output_tokens - call.hidden_tokens
+    assert METRICS["tpot_ms"].value(call) == 30 * MS / (streamed - call.first_event_tokens)
+    assert streamed == sum(count * n for count, n in events.tokens)
+
+
 def test_no_output_at_all():
     call, events = records_of(a_timeline(an_answer([])), FACTS, cut=False)
     assert call.first_output_ns is None
@@ -125,3 +143,36 @@ def test_a_cut_call_has_no_error_of_its_own():
     call, _ = records_of(a_timeline(answer), FACTS, cut=True)
     assert call.outcome is CallOutcome.CUT
     assert call.error is None
+
+
+def test_nothing_that_a_server_says_brings_the_key_or_controls_into_a_record():
+    said = "\x1b[2J" + KEY + "\u202e\udc80" + "x" * 500
+    answer = an_answer(
+        [[200 * MS, 1]],
+        tier_served=said,
+        finish_reason=said,
+        request_id=said,
+        error=CallError(ErrorKind.STREAM_ERROR, said),
+    )
+    call, _ = records_of(a_timeline(answer), FACTS, cut=False, key=KEY)
+    for text in (call.tier_served, call.finish_reason, call.request_id, call.error.message):
+        assert text.startswith("\\x1b[2J…\\u202e?xxx")
+        assert len(text) in (64, 200)
+    assert KEY not in repr(call)
+
+
+def test_a_header_s_request_id_is_cleaned_too():
+    call, _ = records_of(a_timeline(an_answer([]), request_id=f"\udcff{KEY}"), FACTS, cut=False, key=KEY)
+    assert call.request_id == "?…"
+
+
+def test_what_is_our_own_stays_though_the_key_is_like_it():
+    facts = replace(FACTS, call_id="standard/" + "w" * 99)
+    call, events = records_of(a_timeline(an_answer([])), facts, cut=False, key="standard")
+    assert call.call_id == events.call_id == facts.call_id
+
+
+def test_warnings_of_the_exchange_and_of_the_answer_are_kept():
+    answer = an_answer([], warnings=("no_usage",))
+    call, _ = records_of(a_timeline(answer, warnings=("compressed",)), FACTS, cut=False)
+    assert call.warnings == ("compressed", "no_usage")

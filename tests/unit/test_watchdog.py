@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.client.watchdog import TimeLimits, nearest_limit
+from harness.client.watchdog import CallLimits, nearest_limit
 from harness.values import ErrorKind
 
 S = 1_000_000_000
-LIMITS = TimeLimits(connect_s=5, first_output_s=20, stall_s=2.5, total_s=60)
+LIMITS = CallLimits(connect_s=5, first_output_s=20, stall_s=2.5, total_s=60)
 
 
 @pytest.mark.parametrize(

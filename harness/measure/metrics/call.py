@@ -4,23 +4,20 @@ None means that the stream did not tell enough; it is never replaced by 0. The d
 of the project's vocabulary (TPOT, hidden tokens, streamed tokens).
 """
 
+from collections.abc import Sequence
 
-def hidden_tokens(
-    reasoning_tokens: int | None, *, raw_reasoning: bool, summaries: bool, reasons: bool = False
-) -> int | None:
+
+def hidden_tokens(reasoning_tokens: int | None, *, raw_reasoning: bool, summaries: bool) -> int | None:
     """Return how many output tokens were never streamed; None if that cannot be known.
 
     reasoning_tokens as usage tells them; raw_reasoning: events with the reasoning itself came;
-    summaries: only summaries of it came; reasons: the backend is known to reason.
+    summaries: only summaries of it came.
     hidden = 0 if the reasoning was streamed, or if usage names none; all reasoning tokens if none of
-    it was streamed; unknown behind summaries (their length is another), and where a backend that
-    reasons does not split its usage.
+    it was streamed; unknown behind summaries (their length is another).
     """
     if raw_reasoning:
         return 0
-    if summaries or (reasons and reasoning_tokens is None):
-        return None
-    return reasoning_tokens or 0
+    return None if summaries else reasoning_tokens or 0
 
 
 def streamed_tokens(output_tokens: int | None, hidden: int | None) -> int | None:
@@ -30,22 +27,40 @@ def streamed_tokens(output_tokens: int | None, hidden: int | None) -> int | None
     return output_tokens - hidden
 
 
-def first_event_tokens(told: int | None, hidden: int | None) -> int:
-    """Return the streamed tokens of the first output event: 1 where the stream does not tell.
+def streamed_per_event(
+    told: Sequence[int], *, output_tokens: int | None, hidden: int | None
+) -> Sequence[int] | None:
+    """Return the streamed tokens of each event; None if the stream tells them of none.
 
-    A running total at the first event counts the hidden tokens before it too; they are taken off.
+    told: differences of running totals, -1 where an event had none; their sum is the last total.
+    Servers differ in whether totals count hidden tokens. The last total decides, against what usage says
+    in the end: above the streamed tokens (output - hidden) it counts the hidden ones, at most at them it
+    does not. Where it counts them, they were generated before the first event and are taken off it. If it
+    cannot hold them, or totals and usage contradict each other, no event's count is known; nor is it where
+    totals stop before the last event, so that either may be true.
     """
-    if told is None or told < 0:
-        return 1
-    return told - hidden if hidden and told > hidden else told
+    total = sum(count for count in told if count > 0)
+    streamed = streamed_tokens(output_tokens, hidden)
+    if hidden == 0 and output_tokens is None:  # cut before its usage came
+        return told
+    if streamed is None or output_tokens is None or hidden is None or total > output_tokens:
+        return None
+    if not told or not hidden:
+        return told
+    first = told[0] - hidden
+    if total > streamed:
+        return [first, *told[1:]] if first >= 0 else None
+    return None if first >= 0 and told[-1] < 0 else told
 
 
-def tpot_ns(span_ns: int | None, *, streamed: int | None, first: int) -> float | None:
+def tpot_ns(span_ns: int | None, *, streamed: int | None, first: int | None) -> float | None:
     """Return time per output token: span / (streamed - first).
 
     span = last output - first output, None unless there are two events; streamed tokens of the call;
-    `first` tokens of its first event, which came before the span began. None if none came after it.
+    `first` tokens of its first event, which came before the span began: 1 where the stream does not tell.
+    None if no token came after it.
     """
+    first = 1 if first is None else first
     if span_ns is None or streamed is None or streamed <= first:
         return None
     return span_ns / (streamed - first)

@@ -1,6 +1,6 @@
 """Numbers of one call, from its record: nanoseconds, or None where the record does not tell."""
 
-from harness.measure.metrics.call import first_event_tokens, streamed_tokens, tpot_ns
+from harness.measure.metrics.call import streamed_tokens, tpot_ns
 from harness.records import CallRecord
 
 TWO = 2
@@ -28,7 +28,7 @@ def call_tpot_ns(call: CallRecord) -> float | None:
     return tpot_ns(
         call.last_output_ns - call.first_output_ns,
         streamed=streamed_tokens(call.output_tokens, call.hidden_tokens),
-        first=first_event_tokens(call.first_event_tokens, call.hidden_tokens),
+        first=call.first_event_tokens,
     )
 
 
