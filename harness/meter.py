@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.clock import Clock, cpu_ns
-from harness.measure.charge import call_usd
-from harness.prices import prices_of
+from harness.measure.charge import call_usd, tier_of, tokens_usd
+from harness.prices import TokenPrice, entry_at, prices_of
 from harness.records import CallRecord
 from harness.results import FindingName
 from harness.scenario import Backend
@@ -57,9 +57,20 @@ class Spending:
     def passes(self, backend: Backend, call: CallRecord) -> bool:
         """Add a call; tell whether it is the one that passes the limit."""
         if backend.price is not None:
-            self.usd += call_usd(call, prices_of(backend.model, backend.price)) or 0.0
+            self.usd += self._cost(backend, call)
         before, self.stopped = self.stopped, self.limit_usd is not None and self.usd > self.limit_usd
         return self.stopped and not before
+
+    @staticmethod
+    def _cost(backend: Backend, call: CallRecord) -> float:
+        """Take what a call cost; where the server does not tell, what was planned: the limit must hold."""
+        prices = prices_of(backend.model, backend.price)
+        known = call_usd(call, prices)
+        entry = entry_at(prices, tier_of(call))
+        if known is not None or entry is None or not isinstance(entry.price, TokenPrice):
+            return known or 0.0
+        planned_in, planned_out = call.input_planned or 0, call.output_asked or 0
+        return tokens_usd(entry.price, input_tokens=planned_in, cached_tokens=0, output_tokens=planned_out)
 
     def findings(self) -> list[tuple[FindingName, str]]:
         """Say so if the limit ended the run."""
