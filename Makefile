@@ -7,7 +7,7 @@ BIN := .venv/bin
 demo: .venv/run
 	$(BIN)/harness run scenarios/demo.toml
 
-test: check
+test: check .venv/servers
 	$(BIN)/pytest -q
 
 check: .venv/dev
@@ -34,6 +34,10 @@ format: .venv/dev
 
 .venv/dev: .venv/run
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+.venv/servers: .venv/dev tests/servers/install tests/servers/package-lock.json
+	@tests/servers/install .venv
 	@touch $@
 
 clean:

@@ -101,3 +101,7 @@ def test_the_table_of_metrics_is_the_registry():
     ]
     written = (ROOT / "docs" / "metrics.md").read_text().splitlines()
     assert [line for line in written if line.startswith("| `")] == rows
+
+
+def test_locked_packages_have_no_address():
+    assert "://" not in (ROOT / "tests" / "servers" / "package-lock.json").read_text()
