@@ -27,7 +27,6 @@ from harness.scenario import OpenLoad, objectives_of
 from harness.sinks.progress import LiveProgress, limits_line
 from harness.sinks.records import RUN_FILE, RecordWriter, write_json
 from harness.workloads import WORKLOADS
-from harness.workloads.step import LiveBackend
 
 INTERRUPTED = 130
 
@@ -122,7 +121,7 @@ async def _measure(running: _Run) -> RunFacts:
                 pulse.cancel()
             if engine.interrupted or spending.stopped or any(lane.lost for lane in engine.lanes):
                 break
-    return _facts(running, backends, spending.findings())
+    return _facts(running, spending.findings())
 
 
 def _keeper(running: _Run, spending: Spending, progress: LiveProgress) -> Kept:
@@ -180,18 +179,15 @@ def _drain_on_interrupt(running: _Run, progress: LiveProgress) -> None:
         asyncio.get_running_loop().add_signal_handler(number, interrupt)
 
 
-def _facts(
-    running: _Run, backends: Sequence[LiveBackend], caveats: Sequence[tuple[FindingName, str]]
-) -> RunFacts:
+def _facts(running: _Run, caveats: Sequence[tuple[FindingName, str]]) -> RunFacts:
     scenario, engines = running.prepared.scenario, running.engines
-    lanes = [engine.lanes[place] for place in range(len(backends)) for engine in engines]
     job = engines[0].job
-    dealt = max(lane.dealer.dealt for lane in lanes)
+    planned = sorted(set[int]().union(*(engine.planned for engine in engines)))
     return RunFacts(
         title=scenario.name,
         workload=job.name,
         seed=job.seed,
-        backends={one.name: _backend_facts(running, one.name) for one in backends},
+        backends={name: _backend_facts(running, name) for name in scenario.backends},
         baseline=scenario.compare.baseline if scenario.compare else None,
         objectives=objectives_of(scenario),
         repeats=len(engines),
@@ -202,7 +198,7 @@ def _facts(
         cpu_share=running.meter.cpu_share,
         loop_lag_p99_ms=running.meter.lag_p99_ms(),
         asked_per_s=scenario.load.tasks_per_s if isinstance(scenario.load, OpenLoad) else None,
-        caveats=[*job.workload.caveats(job.planner, range(dealt)), *caveats],
+        caveats=[*job.workload.caveats(job.planner, planned), *caveats],
     )
 
 
@@ -213,11 +209,13 @@ def _lasted_s(engine: Engine, mark: str) -> float:
 
 
 def _backend_facts(running: _Run, name: str) -> BackendFacts:
-    backend = running.prepared.scenario.backends[name]
+    scenario, options = running.prepared.scenario, running.prepared.options
+    backend = scenario.backends[name]
+    never_run = (options.repeat - len(running.engines)) * (scenario.load.tasks or 0)
     lanes = [lane for engine in running.engines for lane in engine.lanes if lane.backend.name == name]
     return BackendFacts(
         identity=identity(name, backend),
         prices=prices_of(backend.model, backend.price),
-        dropped=sum(lane.dropped for lane in lanes),
+        dropped=sum(lane.dropped for lane in lanes) + never_run,
         lost=next((lane.lost for lane in lanes if lane.lost is not None), None),
     )

@@ -86,13 +86,15 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class AgentPlan:
-    """One task. `place` names its blocks; `context_tokens` is the history's planned length after it."""
+    """One task. `place` names its blocks; `context_tokens` is the history's planned length after it.
+
+    `session_tokens`: what its session opened with, the same in each of its tasks.
+    """
 
     k: int
     place: str
     session_place: str
     session: int
-    first_in_session: bool
     system_tokens: int
     session_tokens: int
     user_tokens: int
@@ -139,14 +141,16 @@ class AgentPlanner:
         user = max(1, self._scaled(parameters.user_tokens.sample(dice)))
         opening = self._scaled(parameters.first_input_tokens.sample(dice)) - self._system_tokens - user
         opening = max(0, opening) if first else 0
-        context = self._system_tokens + opening if first else self.task(k - 1).context_tokens
+        context = self._system_tokens + opening
+        if not first:
+            before = self.task(k - 1)
+            opening, context = before.session_tokens, before.context_tokens
         steps, context = self._steps(dice, context + user)
         return AgentPlan(
             k=k,
             place=f"{self._name}/{k}",
             session_place=f"{self._name}/session-{session.index}",
             session=session.index,
-            first_in_session=first,
             system_tokens=self._system_tokens,
             session_tokens=opening,
             user_tokens=user,

@@ -56,7 +56,11 @@ def test_ctrl_c_drains(tmp_path):
     assert {task["outcome"] for task in out.lines("tasks")} == {"completed"}
     check_joined(out)
     counts = out.json("summary")["backends"]["b"]["workloads"]["demo"]["tasks"]
-    assert counts["scheduled"] == counts["completed"] == len(out.tasks())
+    assert counts["completed"] == len(out.tasks())
+    assert counts["scheduled"] == 1000 == counts["completed"] + counts["dropped"]
+    assert out.findings()["unsent_tasks"] == (
+        f"not complete: {counts['dropped']} of 1000 planned tasks were never started: somebody stopped the run"
+    )
 
 
 def test_ctrl_c_twice_cuts(tmp_path):
