@@ -25,7 +25,7 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.NO_USAGE: "ask the server for usage; without it TPOT and cost are unknown",
     FindingName.FAILED_CALLS: "see `error` in calls.jsonl",
     FindingName.CUT_TASKS: "they are censored, not lost; a longer `drain_s` lets them end",
-    FindingName.TIMED_OUT: "they are censored at the limit; see where their time went, or raise `task_limit_s`",
+    FindingName.TIMED_OUT: "they are censored there; see where their time went, or raise `task_limit_s`",
     FindingName.UNSENT_TASKS: "numbers are of the tasks that were started",
     FindingName.SPEND_LIMIT: "numbers are of what was done until then; raise `spend_limit_usd` for more",
     FindingName.CONFOUNDED: "the speed-up is of all that differs, not of the tier alone",

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 
 from harness.results import FindingName
 from harness.values import Block, Role, ToolCall
-from harness.workloads.agent_plan import AgentParameters, AgentPlan, AgentPlanner, PlannedStep, PlannedTool
+from harness.workloads.agent_plan import (
+    TOOL_NAMES,
+    AgentParameters,
+    AgentPlan,
+    AgentPlanner,
+    PlannedStep,
+    PlannedTool,
+)
 from harness.workloads.step import History, PlannedCall, Reply, Step, ToolWait
 
-TOOL_NAMES = {
-    "shell": "run_shell",
-    "edit": "edit_file",
-    "read": "read_file",
-    "plan": "update_plan",
-    "web": "search_web",
-}
 SIDE_BY_SIDE = ("read", "web")
 """Reads run in parallel, writes and shell one after the other (Copilot release, arXiv 2608.00101)."""
 

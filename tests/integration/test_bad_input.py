@@ -71,7 +71,7 @@ def test_a_scenario_that_is_not_there(tmp_path):
     ("words", "told"),
     [
         (("--backend", "nobody"), '--backend: no backend "nobody"; backends: b'),
-        (("--tasks", "0"), "--tasks: want a whole number >= 1, got 0"),
+        (("--tasks", "0"), "--tasks: want a whole number >= 1 and <= 10000000, got 0"),
         (("--duration", "inf"), "--duration: want a number > 0 and <= 31536000, got inf"),
         (("--tasks", "1", "--duration", "1"), "--tasks and --duration exclude each other; want one of them"),
     ],

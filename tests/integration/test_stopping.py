@@ -59,7 +59,8 @@ def test_ctrl_c_drains(tmp_path):
     assert counts["completed"] == len(out.tasks())
     assert counts["scheduled"] == 1000 == counts["completed"] + counts["dropped"]
     assert out.findings()["unsent_tasks"] == (
-        f"not complete: {counts['dropped']} of 1000 planned tasks were never started: somebody stopped the run"
+        f"not complete: {counts['dropped']} of 1000 planned tasks were never started:"
+        " somebody stopped the run"
     )
 
 
