@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from harness.client.http import raise_file_limit
 from harness.clock import MachineClock, wall_time
 from harness.connect import connect, identity
 from harness.engine import Engine, Job, Kept
+from harness.errors import StoppedError
 from harness.machine import facts as machine_facts
 from harness.measure.facts import BackendFacts, Records, RunFacts
 from harness.meter import Meter, Spending
@@ -25,10 +27,11 @@ from harness.report import finish, write_facts
 from harness.results import FindingName
 from harness.scenario import OpenLoad, objectives_of
 from harness.sinks.progress import LiveProgress, limits_line
-from harness.sinks.records import RUN_FILE, RecordWriter, write_json
+from harness.sinks.records import RECORD_FILES, RUN_FILE, RecordWriter, write_json
 from harness.workloads import WORKLOADS
 
 INTERRUPTED = 130
+BEFORE_THE_FIRST = "interrupted before the first call"
 
 
 @dataclass(slots=True)
@@ -46,8 +49,17 @@ class _Run:
 
 def run(prepared: Prepared) -> int:
     """Run, write DIR, print the answer; returns the exit code. HarnessError where it cannot start."""
-    scenario, options = prepared.scenario, prepared.options
-    folder = options.out or default_folder(scenario.name)
+    folder = prepared.options.out or default_folder(prepared.scenario.name)
+    try:
+        return _run(prepared, folder)
+    except KeyboardInterrupt:
+        calls = folder / RECORD_FILES[1]
+        begun = calls.exists() and calls.stat().st_size
+        told = f"interrupted; its records until then stay in {folder}" if begun else BEFORE_THE_FIRST
+        raise StoppedError(told) from None
+
+
+def _run(prepared: Prepared, folder: Path) -> int:
     with RecordWriter(folder) as writer:
         running = _Run(prepared, uuid4().hex[:12], writer)
         write_json(folder, RUN_FILE, describe(running))
@@ -61,7 +73,7 @@ def run(prepared: Prepared) -> int:
         describe(running) | {"phases": phases, "origin_monotonic_ns": running.engines[0].origin_ns},
         facts,
     )
-    code = finish(folder, running.records, facts, allow_inconclusive=options.allow_inconclusive)
+    code = finish(folder, running.records, facts, allow_inconclusive=prepared.options.allow_inconclusive)
     return INTERRUPTED if facts.interrupted else code
 
 
@@ -72,9 +84,19 @@ def _first(group: ExceptionGroup) -> Exception:
 
 
 def default_folder(name: str) -> Path:
-    """Name DIR by UTC time and scenario."""
+    """Make a DIR of its own, named by UTC time and scenario; runs of the same second are numbered."""
     word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
-    return Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{word}"
+    first = Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{word}"
+    for number in count(1):
+        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            break  # whoever writes there tells why
+        return folder
+    return first
 
 
 def describe(running: _Run) -> dict[str, Any]:

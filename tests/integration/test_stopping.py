@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from harness.simulator.process import simulators
 from tests.integration.asking import eventually
 from tests.integration.running import (
@@ -62,6 +64,69 @@ def test_ctrl_c_drains(tmp_path):
         f"not complete: {counts['dropped']} of 1000 planned tasks were never started:"
         " somebody stopped the run"
     )
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+from harness.__main__ import main
+
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+main()
+"""
+INTERRUPTED_IN = """
+import os, signal, sys
+import harness.{module} as module
+from harness.__main__ import main
+
+honest = module.{name}
+def interrupted(*words, **more):
+    os.kill(os.getpid(), signal.SIGINT)
+    return honest(*words, **more)
+
+module.{name} = interrupted
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(
+            pytest.param(INTERRUPTED_AT.format(module=module), id=f"at the import of {module}")
+            for module in ("typer", "harness.scenario", "numpy", "harness.engine")
+        ),
+        *(
+            pytest.param(INTERRUPTED_IN.format(module=module, name=name), id=f"in {module}.{name}")
+            for module, name in (
+                ("preparation", "read_scenario"),
+                ("run", "describe"),
+                ("connect", "_reach"),
+                ("run", "raise_file_limit"),
+            )
+        ),
+    ],
+)
+def test_ctrl_c_before_the_first_call_is_a_sentence_and_leaves_nothing(tmp_path, program):
+    path = scenario(tmp_path, {"b": simulated()}, load=MANY)
+    ended = harness("run", path, "--out", tmp_path / "out", program=("-c", program))
+    assert (ended.code, ended.out, ended.sentence()) == (130, "", "interrupted before the first call")
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_while_the_answer_is_made_says_where_the_records_are(tmp_path):
+    path = scenario(tmp_path, {"b": simulated()}, load='kind = "closed"\nusers = 2\ntasks = 2')
+    program = INTERRUPTED_IN.format(module="report", name="conclude")
+    ended = harness("run", path, "--out", tmp_path / "out", "--quiet", program=("-c", program))
+    told = f"interrupted; its records until then stay in {tmp_path / 'out'}"
+    assert (ended.code, ended.sentence()) == (130, told)
+    assert harness("report", tmp_path / "out").code == 0
+    ended = harness("report", tmp_path / "out", program=("-c", program))
+    assert (ended.code, ended.sentence()) == (130, "interrupted")
 
 
 def test_ctrl_c_twice_cuts(tmp_path):

@@ -154,6 +154,10 @@ def refused(**said):
     return caught.value.problems
 
 
+COUNTS_AND_TIMES = [
+    *("session_tasks", "calls", "system_tokens", "first_input_tokens", "user_tokens", "output_tokens"),
+    *("tool_call_share", "result_tokens", "tools_per_step", "agent_s", "think_s"),
+]
 SHELL_ONLY = "{ shell = { value = 0.1 } }"
 
 
@@ -184,10 +188,7 @@ SHELL_ONLY = "{ shell = { value = 0.1 } }"
             pytest.param(
                 {key: "{ value = -5 }"}, f"{key}: want no value below 0; this one gives -5", id=f"b4 {key}"
             )
-            for key in (
-                "session_tasks calls system_tokens first_input_tokens user_tokens output_tokens"
-                " tool_call_share result_tokens tools_per_step agent_s think_s"
-            ).split()
+            for key in COUNTS_AND_TIMES
         ),
         pytest.param(
             {
