@@ -46,22 +46,22 @@ def run(
     ] = False,
 ) -> None:
     """Run a scenario: every task on every backend, records and answer into a folder."""
-    from harness.preparation import Options, prepare
-
-    options = Options(
-        scenario=scenario,
-        out=out,
-        measure_s=duration,
-        tasks=tasks,
-        seed=seed,
-        backends=backend or [],
-        yes=yes,
-        quiet=quiet,
-        repeat=repeat,
-        allow_inconclusive=allow_inconclusive,
-    )
     simulators = None
     try:
+        from harness.preparation import Options, prepare
+
+        options = Options(
+            scenario=scenario,
+            out=out,
+            measure_s=duration,
+            tasks=tasks,
+            seed=seed,
+            backends=backend or [],
+            yes=yes,
+            quiet=quiet,
+            repeat=repeat,
+            allow_inconclusive=allow_inconclusive,
+        )
         prepared = prepare(options)
         simulators = prepared.simulators
         from harness.run import run as run_prepared  # heavy: imported while the simulators start

@@ -105,7 +105,7 @@ main()
             for module, name in (
                 ("preparation", "read_scenario"),
                 ("run", "describe"),
-                ("connect", "_reach"),
+                ("run", "connect"),
                 ("run", "raise_file_limit"),
             )
         ),
@@ -113,7 +113,7 @@ main()
 )
 def test_ctrl_c_before_the_first_call_is_a_sentence_and_leaves_nothing(tmp_path, program):
     path = scenario(tmp_path, {"b": simulated()}, load=MANY)
-    ended = harness("run", path, "--out", tmp_path / "out", program=("-c", program))
+    ended = harness("run", path, "--out", tmp_path / "out", "--tasks", "9", program=("-c", program))
     assert (ended.code, ended.out, ended.sentence()) == (130, "", "interrupted before the first call")
     assert not (tmp_path / "out").exists()
 
