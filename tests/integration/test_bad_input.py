@@ -184,7 +184,7 @@ def test_a_key_that_is_wrong_and_one_that_is_right(tmp_path, monkeypatch):
         pytest.param(
             (500, "application/json", b'{"error": {"message": "boom"}}'),
             "http_error 4; most often: HTTP 500: boom",
-            id="C01",
+            id="c01 all requests 500",
         ),
         pytest.param(
             (200, "application/json", json.dumps({"choices": [{"message": {"content": "hi"}}]}).encode()),

@@ -212,7 +212,7 @@ import harness.workloads as workloads
 from harness.cli import main
 
 def faulty(step, plan, history, parameters):
-    if plan.k == 3:
+    if plan.k >= FIRST:
         raise ZeroDivisionError("nothing to share")
     return agent.run(step, plan, history, parameters)
 
@@ -222,20 +222,24 @@ main()
 """
 
 
-def test_a_fault_of_ours_is_recorded_and_no_success(tmp_path):
+@pytest.mark.parametrize("first", [0, 3], ids=["c01 a task that raises on each run", "on the fourth"])
+def test_a_fault_of_ours_is_recorded_and_no_success(tmp_path, first):
     path = scenario(tmp_path, {"b": simulated()}, load='kind = "closed"\nusers = 1\ntasks = 50')
-    ended = harness("run", path, "--out", tmp_path / "out", program=("-c", FAULTY))
+    ended = harness(
+        "run", path, "--out", tmp_path / "out", program=("-c", FAULTY.replace("FIRST", str(first)))
+    )
     out = Folder(tmp_path / "out")
     fault = "fault in the harness: ZeroDivisionError: nothing to share (<string>:9)"
     assert ended.code == 4
-    assert out.json("verdict")["reasons"] == [f"b: given up: b/demo/3: {fault}"]
-    assert ended.err.splitlines()[-1] == f"this run is INVALID: b: given up: b/demo/3: {fault}"
+    assert out.json("verdict")["reasons"][0] == f"b: given up: b/demo/{first}: {fault}"
+    assert f"this run is INVALID: b: given up: b/demo/{first}: {fault}" in ended.err.splitlines()[-1]
     assert "Traceback" not in ended.err
     assert [(t["k"], t["outcome"]) for t in out.tasks()] == [
-        *((k, "completed") for k in range(3)),
-        (3, "failed"),
+        *((k, "completed") for k in range(first)),
+        (first, "failed"),
     ]
-    assert out.tasks()[3]["reason"] == fault
+    assert out.tasks()[first]["reason"] == fault
+    assert out.json("summary")["backends"]["b"]["workloads"]["demo"]["tasks"]["dropped"] == 49 - first
 
 
 def test_a_full_disk_ends_the_run_with_a_sentence(tmp_path):
