@@ -1,6 +1,18 @@
-"""`python -m harness` is the command `harness`."""
+"""The command `harness`, also as `python -m harness`: light, so that an interrupt is always a sentence."""
 
-from harness.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is still being imported ends it without a traceback."""
+    try:
+        from harness.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted before the first call\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -8,7 +8,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, StoppedError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,28 +46,32 @@ def run(
     ] = False,
 ) -> None:
     """Run a scenario: every task on every backend, records and answer into a folder."""
-    from harness.preparation import Options, prepare
-
-    options = Options(
-        scenario=scenario,
-        out=out,
-        measure_s=duration,
-        tasks=tasks,
-        seed=seed,
-        backends=backend or [],
-        yes=yes,
-        quiet=quiet,
-        repeat=repeat,
-        allow_inconclusive=allow_inconclusive,
-    )
-    prepared = prepare(options)
+    simulators = None
     try:
+        from harness.preparation import Options, prepare
+
+        options = Options(
+            scenario=scenario,
+            out=out,
+            measure_s=duration,
+            tasks=tasks,
+            seed=seed,
+            backends=backend or [],
+            yes=yes,
+            quiet=quiet,
+            repeat=repeat,
+            allow_inconclusive=allow_inconclusive,
+        )
+        prepared = prepare(options)
+        simulators = prepared.simulators
         from harness.run import run as run_prepared  # heavy: imported while the simulators start
 
         raise typer.Exit(run_prepared(prepared))
+    except KeyboardInterrupt:
+        raise StoppedError("interrupted before the first call") from None
     finally:
-        if prepared.simulators is not None:
-            prepared.simulators.stop()
+        if simulators is not None:
+            simulators.stop()
 
 
 @app.command(epilog="Example: harness report runs/first")
@@ -148,6 +152,11 @@ def main() -> None:
     """Run the command line; a fault that a person can mend is one sentence on standard error."""
     try:
         app()
+    except SystemExit as ended:
+        # typer makes an interrupt into an exit without a word
+        if ended.__context__ and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
+            typer.echo("interrupted", err=True)
+        raise
     except HarnessError as problem:
         typer.echo(str(problem), err=True)
         sys.exit(problem.exit_code)

@@ -7,16 +7,17 @@
     {weights = {"1" = 0.93, "2" = 0.04, "3" = 0.03}}
 
 Each has `sample(generator)`; `min` and `max` move what lies outside to the limit. The dice are the
-caller's generator. `Names` is for choices that are no numbers and has `pick(generator)`.
+caller's generator. `ends()` are the least and the greatest number that it gives; `bounded` makes a field
+type of them. `Names` is for choices that are no numbers and has `pick(generator)`.
 """
 
 from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate, pairwise
-from math import exp, isfinite, log
+from math import exp, inf, isfinite, log
 from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, field_validator, model_validator
 
 from harness.tables import SAY, TABLE
 
@@ -30,6 +31,10 @@ class Value(BaseModel):
     model_config = TABLE
 
     value: float
+
+    def ends(self) -> tuple[float, float]:
+        """Give the value twice."""
+        return self.value, self.value
 
     def sample(self, generator: "Generator") -> float:  # noqa: ARG002 - one signature for all
         """Return the value; no dice are thrown."""
@@ -59,9 +64,14 @@ class Lognormal(BaseModel):
         _limits_in_order(self.min, self.max)
         return self
 
+    def ends(self) -> tuple[float, float]:
+        """Give the limits, or 0 and inf."""
+        return _kept(0.0, self.min, self.max), _kept(inf, self.min, self.max)
+
     def sample(self, generator: "Generator") -> float:
-        """Draw one number."""
-        drawn = self.lognormal.median * exp(self.lognormal.sigma * generator.standard_normal())
+        """Draw one number; inf where it is too large for a float."""
+        power = min(_EXP_MAX, self.lognormal.sigma * generator.standard_normal())
+        drawn = self.lognormal.median * exp(power)
         return _kept(drawn, self.min, self.max)
 
 
@@ -102,6 +112,10 @@ class Quantiles(BaseModel):
     def _points(self) -> tuple[list[float], list[float]]:
         return [float(key) for key in self.quantiles], list(self.quantiles.values())
 
+    def ends(self) -> tuple[float, float]:
+        """Give the first and the last value, within the limits."""
+        return self.quantile(0.0), self.quantile(1.0)
+
     def quantile(self, share: float) -> float:
         """Return the value below which `share` (0 to 1) of all draws lie."""
         shares, values = self._points
@@ -137,6 +151,10 @@ class Weights(BaseModel):
     @cached_property
     def _sums(self) -> tuple[list[float], list[float]]:
         return list(accumulate(self.weights.values())), [float(key) for key in self.weights]
+
+    def ends(self) -> tuple[float, float]:
+        """Give the least and the greatest number."""
+        return min(self._sums[1]), max(self._sums[1])
 
     def sample(self, generator: "Generator") -> float:
         """Draw one of the numbers."""
@@ -201,11 +219,19 @@ class Mixture(BaseModel):
     def _sums(self) -> list[float]:
         return list(accumulate(part.weight for part in self.mixture))
 
+    def ends(self) -> tuple[float, float]:
+        """Give the least and the greatest of the parts' ends, within the limits."""
+        lows, highs = zip(*(part.dist.ends() for part in self.mixture), strict=True)
+        return _kept(min(lows), self.min, self.max), _kept(max(highs), self.min, self.max)
+
     def sample(self, generator: "Generator") -> float:
         """Draw one number."""
         drawn = self.mixture[_drawn(self._sums, generator)].dist.sample(generator)
         return _kept(drawn, self.min, self.max)
 
+
+_EXP_MAX = 709.0
+"""exp of more is no float."""
 
 _FORMS: dict[str, type[BaseModel]] = {
     "value": Value,
@@ -241,6 +267,23 @@ Distribution = Annotated[
 
 Part.model_rebuild()
 Mixture.model_rebuild()
+
+
+def bounded(greatest: float = inf) -> AfterValidator:
+    """Keep values from 0 to `greatest`: `Annotated[Distribution, ...]` with it is a field type.
+
+    A lognormal without `max` has no greatest value and is let pass: who draws from it keeps the bound.
+    """
+
+    def look(distribution: "Distribution") -> "Distribution":
+        low, high = distribution.ends()
+        if low < 0:
+            raise ValueError(f"want no value below 0; this one gives {low:g}")
+        if greatest < high < inf:
+            raise ValueError(f"want no value above {greatest:,.10g}; this one gives {high:g}")
+        return distribution
+
+    return AfterValidator(look)
 
 
 def _kept(drawn: float, low: float | None, high: float | None) -> float:

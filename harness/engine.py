@@ -5,10 +5,8 @@ is the same on each and starts there when that lane's users are ready for it.
 """
 
 import asyncio
-import traceback
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ import numpy as np
 from harness.arrivals import offsets_ns, ramp_offsets_ns, stream_seed
 from harness.clock import Clock
 from harness.errors import HarnessError
-from harness.lanes import LOST_AFTER, Dealer, Lane
+from harness.lanes import LOST_AFTER, Dealer, Lane, fault_line
 from harness.records import CallRecord, EventsRecord, Phase, TaskOutcome, TaskRecord
 from harness.scenario import ClosedLoad, OpenLoad
 from harness.workloads import Planner, Workload
@@ -55,7 +53,7 @@ class Kept:
 class Engine:
     """One run of one job on its backends. `run` returns when all is drained and recorded.
 
-    `origin_ns`: where the axis of the records begins, if earlier than now (a repeat).
+    `origin_ns`: where the records' axis begins, if before now. `planned`: measured tasks that have a plan.
     """
 
     def __init__(
@@ -78,14 +76,14 @@ class Engine:
         self._clock = clock
         self._kept = kept
         self.interrupted = False
+        self.planned: set[int] = set()
         self._stopping = asyncio.Event()
         self._aborting = asyncio.Event()
         self._ended = asyncio.Event()
         self._measure_ns = self._start_ns + round(job.load.warm_up_s * 1e9)
         self.phases["measure"] = self._measure_ns - self.origin_ns
-        self._end_ns = (
-            None if job.load.measure_s is None else self._measure_ns + round(job.load.measure_s * 1e9)
-        )
+        measure_s = job.load.measure_s
+        self._end_ns = None if measure_s is None else self._measure_ns + round(measure_s * 1e9)
 
     def drain(self) -> None:
         """Start nothing more; what is open may end."""
@@ -156,14 +154,14 @@ class Engine:
         """Be one closed-loop user: on one backend, or by turns on all (`alternate`)."""
         await self._clock.sleep_until(self._start_ns + offset_ns)
         while self._open(lanes) and self._clock.now_ns() < self._measure_ns:
-            await self._session(lanes, [lane.warm_up.draw() for lane in lanes], warm=True)
+            await self._session(lanes, self._draw(lanes, warm=True), warm=True)
         while self._open(lanes):
-            sessions = [lane.dealer.draw() for lane in lanes]
-            if sessions[0] is None:
+            session = self._draw(lanes, warm=False)
+            if session is None:
                 for lane in lanes:
                     lane.tail_from_ns = lane.tail_from_ns or self._clock.now_ns()
                 return
-            await self._session(lanes, sessions, warm=False)
+            await self._session(lanes, session, warm=False)
 
     async def _arrivals(self, lane: Lane, load: OpenLoad) -> None:
         """Start sessions at absolute times; what is not started by the end of measure is dropped."""
@@ -172,16 +170,17 @@ class Engine:
             if load.warm_up_s:
                 for due_ns in self._due_ns(warm_up, "warm-up", self._start_ns):
                     await self._clock.sleep_until(due_ns)
-                    group.create_task(self._session([lane], [lane.warm_up.draw()], warm=True, due_ns=due_ns))
+                    session = self._draw([lane], warm=True)
+                    group.create_task(self._session([lane], session, warm=True, due_ns=due_ns))
             for due_ns in self._due_ns(load, "measure", self._measure_ns):
                 await self._clock.sleep_until(due_ns)
-                session = lane.dealer.draw()
+                session = self._draw([lane], warm=False)
                 if session is None:
                     return
                 if not self._open([lane]) or lane.in_flight >= (load.in_flight_max or np.inf):
-                    lane.dropped += session.length
+                    lane.skipped += session.length
                     continue
-                group.create_task(self._session([lane], [session], warm=False, due_ns=due_ns))
+                group.create_task(self._session([lane], session, warm=False, due_ns=due_ns))
 
     def _due_ns(self, load: OpenLoad, row: str, start_ns: int) -> list[int]:
         """Lay the plan's offsets on the clock: the same on every backend, from the seed."""
@@ -190,61 +189,84 @@ class Engine:
 
     # --- sessions and tasks --------------------------------------------------------------------
 
+    def _draw(self, lanes: list[Lane], *, warm: bool) -> Session | None:
+        """Deal the next session, the same to each lane; None when all are dealt, or none can be planned."""
+        try:
+            session, *_ = [(lane.warm_up if warm else lane.dealer).draw() for lane in lanes]
+        except Exception as fault:  # noqa: BLE001 - what has ended must be kept: the run drains
+            for lane in lanes:
+                self._give_up(lane, fault_line(fault))
+            return None
+        return session
+
     async def _session(
-        self, lanes: list[Lane], sessions: Sequence[Session | None], *, warm: bool, due_ns: int | None = None
+        self, lanes: list[Lane], session: Session | None, *, warm: bool, due_ns: int | None = None
     ) -> None:
-        """Run a session's tasks one after the other; think time lies between, outside task time."""
-        session = sessions[0]
+        """Run a session's tasks one after the other, whatever becomes of each."""
         if session is None:
             return
-        planner = self.job.warm_up_planner if warm else self.job.planner
         histories: dict[str, History] = {}
-        failures = sum(lane.failed_tasks for lane in lanes)
-        due_ns = self._clock.now_ns() if due_ns is None else due_ns
+        due: int | None = self._clock.now_ns() if due_ns is None else due_ns
         for k in range(session.first_k, session.first_k + session.length):
-            plan = planner.task(k)
+            failures = sum(lane.failed_tasks for lane in lanes)
             for lane in self._order(lanes, k):
                 history = histories.get(lane.backend.name, ())
-                setting = self._setting(lane, k, session, warm=warm, due_ns=due_ns)
-                histories[lane.backend.name] = await self._task(lane, setting, plan, history, warm=warm)
-                due_ns = self._clock.now_ns()
-            due_ns += round(plan.think_s * 1e9)
-            if sum(lane.failed_tasks for lane in lanes) > failures:
-                await self._clock.sleep_until(self._clock.now_ns() + round(AFTER_FAILURE_S * 1e9))
-                return
+                setting = self._setting(lane, k, session, warm=warm, due_ns=due or self._clock.now_ns())
+                histories[lane.backend.name] = await self._task(lane, setting, history, warm=warm)
+                due = None
+            failed = sum(lane.failed_tasks for lane in lanes) > failures
             last = k == session.first_k + session.length - 1
-            if last or not self._open(lanes) or (self._end_ns is not None and due_ns >= self._end_ns):
+            due = await self._rest(lanes, k, failed=failed, warm=warm, last=last)
+            if due is None:
                 return
-            if warm and due_ns >= self._measure_ns:
-                return
-            await self._clock.sleep_until(due_ns)
-            if not self._open(lanes):
-                return
+
+    async def _rest(self, lanes: list[Lane], k: int, *, failed: bool, warm: bool, last: bool) -> int | None:
+        """Let think time pass after task k, outside task time, and at least the pause after a failure.
+
+        Returns when the session's next task is due, which is now; None if there is none.
+        """
+        ended_ns = self._clock.now_ns()
+        due_ns = ended_ns + (round(AFTER_FAILURE_S * 1e9) if failed else 0)
+        await self._clock.sleep_until(due_ns)
+        if last or not self._open(lanes):
+            return None
+        due_ns = max(due_ns, ended_ns + round(self._planner(warm=warm).task(k).think_s * 1e9))
+        until_ns = self._measure_ns if warm else self._end_ns
+        if until_ns is not None and due_ns >= until_ns:
+            return None
+        await self._clock.sleep_until(due_ns)
+        return due_ns if self._open(lanes) else None
+
+    def _planner(self, *, warm: bool) -> Planner:
+        return self.job.warm_up_planner if warm else self.job.planner
 
     async def _task(
         self,
         lane: Lane,
         setting: TaskSetting,
-        plan: Any,  # noqa: ANN401 - a plan's type is its workload's own business
         history: History,
         *,
         warm: bool,
     ) -> History:
         """Run one task to its end, its limit or the cut, and record it whatever happens."""
-        step = Step(setting, lane.backend, clock=self._clock, recorder=Watch(self, lane))
+        step = Step(setting, lane.backend, clock=self._clock, recorder=Watch(self, lane, warm=warm))
         lane.in_flight += 1
+        lane.started += not warm
         outcome: TaskOutcome = TaskOutcome.CUT
         reason: str | None = "the run ended"
         try:
+            plan = self._planner(warm=warm).task(setting.k)
+            if not warm:
+                self.planned.add(setting.k)
             async with asyncio.timeout(self.job.task_limit_s):
                 history = await self.job.workload.run(step, plan, history, self.job.parameters)
             outcome, reason = TaskOutcome.COMPLETED, None
         except TimeoutError:
-            outcome, reason = TaskOutcome.TIMEOUT, f"not done after {self.job.task_limit_s:g} s"
+            outcome, reason = TaskOutcome.TIMEOUT, f"hit the limit of {self.job.task_limit_s:g} s"
         except HarnessError:  # a sentence for a person, such as a full disk: it ends the run
             raise
         except Exception as fault:  # noqa: BLE001 - a fault of ours costs this task, not the others' records
-            outcome, reason = TaskOutcome.FAILED, f"fault in the harness: {_where(fault)}"
+            outcome, reason = TaskOutcome.FAILED, fault_line(fault)
             self._give_up(lane, f"{setting.task_id}: {reason}")
         finally:
             lane.in_flight -= 1
@@ -309,22 +331,19 @@ class Engine:
         self._stopping.set()
 
 
-def _where(fault: Exception) -> str:
-    """Name a fault and the line that raised it."""
-    line = traceback.extract_tb(fault.__traceback__)[-1]
-    return f"{type(fault).__name__}: {fault} ({Path(line.filename).name}:{line.lineno})"
-
-
 @dataclass(frozen=True, slots=True)
 class Watch:
     """A task's way to the engine: which phase it is, and where calls go."""
 
     engine: Engine
     lane: Lane
+    warm: bool
 
     def phase(self) -> Phase:
-        """Tell the phase of the run now."""
-        return self.engine.phase()
+        """Tell the phase of a call that is sent now: a warm-up task's calls warm up, whenever they come."""
+        if self.warm:
+            return Phase.WARM_UP
+        return self.engine.phase() if self.lane.tail_from_ns is None else Phase.TAIL
 
     def call(self, call: CallRecord, events: EventsRecord) -> None:
         """Keep a call that has ended."""

@@ -40,6 +40,12 @@ class UnreachableError(HarnessError):
     exit_code = 4
 
 
+class StoppedError(HarnessError):
+    """Somebody interrupted the command before it had an answer."""
+
+    exit_code = 130
+
+
 class LostRecordsError(HarnessError):
     """Records cannot be written any more: what the run would say from here on could not be believed."""
 

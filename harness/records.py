@@ -34,7 +34,7 @@ class TaskOutcome(StrEnum):
 
 
 class Phase(StrEnum):
-    """Phase of the run in which a task started."""
+    """Phase of the run in which a task started, or a call was sent; a warm-up task's calls all warm up."""
 
     WARM_UP = "warm-up"
     MEASURE = "measure"

@@ -1,5 +1,6 @@
 """Everything that is made from records alone: summary, verdict, answer; again at any time."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from harness.errors import UsageError
 from harness.measure.conclude import conclude, curves
 from harness.measure.facts import Records, RunFacts
 from harness.measure.verdict import exit_code
-from harness.records import CallRecord, EventsRecord, TaskRecord
+from harness.records import SCHEMA, CallRecord, EventsRecord, TaskRecord
 from harness.sinks.answer import print_answer
 from harness.sinks.records import RUN_FILE, read_records, write_json
 
@@ -33,13 +34,19 @@ def finish(folder: Path, records: Records, facts: RunFacts, *, allow_inconclusiv
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Read a DIR's `run.json`; UsageError where there is none."""
+    """Read a DIR's `run.json`; UsageError where there is none, or one of another version."""
     try:
-        about: dict[str, Any] = orjson.loads((folder / RUN_FILE).read_bytes())
+        about: Any = orjson.loads((folder / RUN_FILE).read_bytes())
     except OSError as problem:
         raise UsageError(f"{folder}: no run here: {RUN_FILE}: {problem.strerror}") from None
     except ValueError:
         raise UsageError(f"{folder / RUN_FILE}: not JSON") from None
+    if not isinstance(about, dict) or not isinstance(about.get("scenario"), dict):
+        raise UsageError(f"{folder / RUN_FILE}: this is not about a run")
+    if about.get("schema") != SCHEMA:
+        raise UsageError(
+            f"{folder / RUN_FILE}: of schema {about.get('schema')}; this version reads schema {SCHEMA}"
+        )
     return about
 
 
@@ -54,13 +61,24 @@ def read_run(folder: Path) -> tuple[Records, RunFacts]:
         facts = _FACTS.validate_python(about["facts"])
     except ValidationError:
         raise UsageError(f"{folder / RUN_FILE}: written by another version of the harness") from None
-    records = Records(
-        tasks=list(read_records(folder, "tasks.jsonl", TaskRecord)),
-        calls=list(read_records(folder, "calls.jsonl", CallRecord)),
-    )
-    for events in read_records(folder, "events.jsonl", EventsRecord):
-        records.add_events(events)
+    records = Records()
+    try:
+        records.tasks += read_records(folder, "tasks.jsonl", TaskRecord)
+        records.calls += read_records(folder, "calls.jsonl", CallRecord)
+        for events in read_records(folder, "events.jsonl", EventsRecord):
+            records.add_events(events)
+    except OSError as problem:
+        raise UsageError(f"{problem.filename}: cannot be read: {problem.strerror}") from None
+    _refuse_twice(folder / "tasks.jsonl", [task.task_id for task in records.tasks])
+    _refuse_twice(folder / "calls.jsonl", [call.call_id for call in records.calls])
     return records, facts
+
+
+def _refuse_twice(path: Path, ids: Sequence[str]) -> None:
+    """Refuse a file that was put together from others: what stands twice would count twice."""
+    again = next((name for name, n in Counter(ids).items() if n > 1), None)
+    if again is not None:
+        raise UsageError(f"{path}: {again} stands there more than once")
 
 
 def report(folders: Sequence[Path]) -> int:

@@ -58,6 +58,7 @@ class FindingName(StrEnum):
     NO_USAGE = "no_usage"
     FAILED_CALLS = "failed_calls"
     CUT_TASKS = "cut_tasks"
+    TIMED_OUT = "timed_out"
     UNSENT_TASKS = "unsent_tasks"
     CONFOUNDED = "confounded"
     SHARED_QUOTA = "shared_quota"

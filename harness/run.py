@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from harness.client.http import raise_file_limit
 from harness.clock import MachineClock, wall_time
 from harness.connect import connect, identity
 from harness.engine import Engine, Job, Kept
+from harness.errors import StoppedError
 from harness.machine import facts as machine_facts
 from harness.measure.facts import BackendFacts, Records, RunFacts
 from harness.meter import Meter, Spending
@@ -25,11 +27,11 @@ from harness.report import finish, write_facts
 from harness.results import FindingName
 from harness.scenario import OpenLoad, objectives_of
 from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
-from harness.sinks.records import RUN_FILE, RecordWriter, write_json
+from harness.sinks.records import RECORD_FILES, RUN_FILE, RecordWriter, write_json
 from harness.workloads import WORKLOADS
-from harness.workloads.step import LiveBackend
 
 INTERRUPTED = 130
+BEFORE_THE_FIRST = "interrupted before the first call"
 
 
 @dataclass(slots=True)
@@ -47,8 +49,17 @@ class _Run:
 
 def run(prepared: Prepared) -> int:
     """Run, write DIR, print the answer; returns the exit code. HarnessError where it cannot start."""
-    scenario, options = prepared.scenario, prepared.options
-    folder = options.out or default_folder(scenario.name)
+    folder = prepared.options.out or default_folder(prepared.scenario.name)
+    try:
+        return _run(prepared, folder)
+    except KeyboardInterrupt:
+        calls = folder / RECORD_FILES[1]
+        begun = calls.exists() and calls.stat().st_size
+        told = f"interrupted; its records until then stay in {folder}" if begun else BEFORE_THE_FIRST
+        raise StoppedError(told) from None
+
+
+def _run(prepared: Prepared, folder: Path) -> int:
     with RecordWriter(folder) as writer:
         running = _Run(prepared, uuid4().hex[:12], writer)
         write_json(folder, RUN_FILE, describe(running))
@@ -62,7 +73,7 @@ def run(prepared: Prepared) -> int:
         describe(running) | {"phases": phases, "origin_monotonic_ns": running.engines[0].origin_ns},
         facts,
     )
-    code = finish(folder, running.records, facts, allow_inconclusive=options.allow_inconclusive)
+    code = finish(folder, running.records, facts, allow_inconclusive=prepared.options.allow_inconclusive)
     return INTERRUPTED if facts.interrupted else code
 
 
@@ -73,9 +84,19 @@ def _first(group: ExceptionGroup) -> Exception:
 
 
 def default_folder(name: str) -> Path:
-    """Name DIR by UTC time and scenario."""
+    """Make a DIR of its own, named by UTC time and scenario; runs of the same second are numbered."""
     word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
-    return Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{word}"
+    first = Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{word}"
+    for number in count(1):
+        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            break  # whoever writes there tells why
+        return folder
+    return first
 
 
 def describe(running: _Run) -> dict[str, Any]:
@@ -124,7 +145,7 @@ async def _measure(running: _Run) -> RunFacts:
                 beat.cancel()
             if engine.interrupted or spending.stopped or any(lane.lost for lane in engine.lanes):
                 break
-    return _facts(running, backends, spending.findings())
+    return _facts(running, spending.findings())
 
 
 async def _beat(engine: Engine, progress: LiveProgress) -> None:
@@ -190,18 +211,15 @@ def _drain_on_interrupt(running: _Run, progress: LiveProgress) -> None:
         asyncio.get_running_loop().add_signal_handler(number, interrupt)
 
 
-def _facts(
-    running: _Run, backends: Sequence[LiveBackend], caveats: Sequence[tuple[FindingName, str]]
-) -> RunFacts:
+def _facts(running: _Run, caveats: Sequence[tuple[FindingName, str]]) -> RunFacts:
     scenario, engines = running.prepared.scenario, running.engines
-    lanes = [engine.lanes[place] for place in range(len(backends)) for engine in engines]
     job = engines[0].job
-    dealt = max(lane.dealer.dealt for lane in lanes)
+    planned = sorted(set[int]().union(*(engine.planned for engine in engines)))
     return RunFacts(
         title=scenario.name,
         workload=job.name,
         seed=job.seed,
-        backends={one.name: _backend_facts(running, one.name) for one in backends},
+        backends={name: _backend_facts(running, name) for name in scenario.backends},
         baseline=scenario.compare.baseline if scenario.compare else None,
         objectives=objectives_of(scenario),
         repeats=len(engines),
@@ -212,7 +230,7 @@ def _facts(
         cpu_share=running.meter.cpu_share,
         loop_lag_p99_ms=running.meter.lag_p99_ms(),
         asked_per_s=scenario.load.tasks_per_s if isinstance(scenario.load, OpenLoad) else None,
-        caveats=[*job.workload.caveats(job.planner, range(dealt)), *caveats],
+        caveats=[*job.workload.caveats(job.planner, planned), *caveats],
     )
 
 
@@ -223,11 +241,13 @@ def _lasted_s(engine: Engine, mark: str) -> float:
 
 
 def _backend_facts(running: _Run, name: str) -> BackendFacts:
-    backend = running.prepared.scenario.backends[name]
+    scenario, options = running.prepared.scenario, running.prepared.options
+    backend = scenario.backends[name]
+    never_run = (options.repeat - len(running.engines)) * (scenario.load.tasks or 0)
     lanes = [lane for engine in running.engines for lane in engine.lanes if lane.backend.name == name]
     return BackendFacts(
         identity=identity(name, backend),
         prices=prices_of(backend.model, backend.price),
-        dropped=sum(lane.dropped for lane in lanes),
+        dropped=sum(lane.dropped for lane in lanes) + never_run,
         lost=next((lane.lost for lane in lanes if lane.lost is not None), None),
     )

@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, SerializeAsAny, field_validator
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationInfo, field_validator
 
 from harness.errors import ScenarioError
 from harness.objectives import ObjectiveFor, Objectives
@@ -30,6 +30,9 @@ Text = Annotated[str, Field(min_length=1)]
 _A_YEAR_S = 31_536_000  # longer than any run; what is far longer does not fit into a timer
 Seconds = Annotated[float, Field(ge=0, le=_A_YEAR_S)]
 SomeSeconds = Annotated[float, Field(gt=0, le=_A_YEAR_S)]
+_USERS_MAX = 100_000  # more than this machine can have connections
+_TASKS_MAX = 10_000_000  # more than a run's records can be held
+Tasks = Annotated[int, Field(ge=1, le=_TASKS_MAX)]
 
 
 class TimeLimits(BaseModel):
@@ -113,9 +116,9 @@ class ClosedLoad(BaseModel):
     model_config = TABLE
 
     kind: Literal["closed"]
-    users: int = Field(ge=1)
+    users: int = Field(ge=1, le=_USERS_MAX)
     ramp_s: Seconds = 0
-    tasks: int | None = Field(None, ge=1)
+    tasks: Tasks | None = None
     measure_s: SomeSeconds | None = None
     drain_s: Seconds = 30
     warm_up_s: Seconds = 0
@@ -130,12 +133,21 @@ class OpenLoad(BaseModel):
     kind: Literal["open"]
     arrivals: Literal["constant", "poisson"]
     tasks_per_s: float = Field(gt=0)
-    tasks: int | None = Field(None, ge=1)
+    tasks: Tasks | None = None
     measure_s: SomeSeconds | None = None
     drain_s: Seconds = 30
     warm_up_s: Seconds = 0
     in_flight_max: int | None = Field(None, ge=1)
     pairing: Literal["parallel"] = "parallel"
+
+    @field_validator("measure_s", "warm_up_s")
+    @classmethod
+    def _so_many(cls, seconds: float | None, info: ValidationInfo) -> float | None:
+        tasks = (seconds or 0) * info.data.get("tasks_per_s", 0)
+        if tasks > _TASKS_MAX:
+            text = f"so long at tasks_per_s, it plans {tasks:.3g} tasks; want at most {_TASKS_MAX:,}"
+            raise ValueError(text)
+        return seconds
 
     @field_validator("pairing", mode="before")
     @classmethod

@@ -43,6 +43,7 @@ def _backends(backends: Table, profiles: Mapping[str, str]) -> Iterator[Problem]
         if not isinstance(backend, Mapping):
             continue
         at = ("backends", name)
+        yield from _name(name, at)
         yield from _one_of(backend, "simulate", "url", at=at)
         profile = backend.get("simulate")
         if isinstance(profile, str) and profile not in profiles:
@@ -93,11 +94,18 @@ def _workload_names(raw: Table) -> Iterator[Problem]:
         name = workload_name(entry) if isinstance(entry, Mapping) else None
         if name is None:
             continue
+        path = ("workloads", i, "name") if "name" in entry else ("workloads", i)
+        yield from _name(name, path)
         if name in first:
-            path = ("workloads", i, "name") if "name" in entry else ("workloads", i)
             text = f"the name {shown(name)} is taken by workloads[{first[name]}]; want a name of its own"
             yield Problem(path, text)
         first.setdefault(name, i)
+
+
+def _name(name: str, path: Path) -> Iterator[Problem]:
+    """Refuse a name that would break task ids (`backend/workload/k`), a line or a terminal."""
+    if name != name.strip() or not all(letter.isalnum() or letter in "._- " for letter in name):
+        yield Problem(path, f"want a name of letters, digits, spaces and . _ -; got {shown(name)}")
 
 
 def kind_problem(entry: Table, kinds: Iterable[str], *, at: Path) -> Problem:

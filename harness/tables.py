@@ -90,7 +90,7 @@ def dotted(path: Path) -> str:
             text += f"[{part}]"
             continue
         bare = part.isascii() and part.replace("-", "_").replace("_", "a").isalnum()
-        text += ("." if text else "") + (part if bare else json.dumps(part, ensure_ascii=False))
+        text += ("." if text else "") + (part if bare else _quoted(part))
     return text
 
 
@@ -100,7 +100,7 @@ def shown(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         short = value if len(value) <= _LONG else value[:_LONG] + "..."
-        return json.dumps(short, ensure_ascii=False)
+        return _quoted(short)
     if isinstance(value, Mapping):
         return "a table"
     if isinstance(value, Sequence):
@@ -114,6 +114,11 @@ def no_such(what: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f'did you mean "{near[0]}"? ' if near else ""
     return f"no {what} {shown(name)}; {hint}{what}s: {', '.join(names) or 'none'}"
+
+
+def _quoted(text: str) -> str:
+    """Quote a text as TOML does; what does not print is escaped, as a terminal might obey it."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def _rank(path: Path, table: object) -> list[int]:

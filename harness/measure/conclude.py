@@ -60,7 +60,7 @@ def conclude(records: Records, facts: RunFacts) -> tuple[Summary, VerdictRecord]
         },
         compare=compared,
         meter=_meter(lanes, facts),
-        findings=[*_run_findings(records, facts), *_lane_findings(lanes, facts), *findings],
+        findings=[*_run_findings(lanes, facts), *_lane_findings(lanes, facts), *findings],
         verdict=Verdict.NONE,
         intervals="between runs" if facts.repeats >= RUNS_MIN else "within this run",
     )
@@ -148,8 +148,8 @@ def _side(name: str, lane: _Lane, facts: RunFacts) -> Side:
     return Side(name, facts.workload, lane.kept.tasks, lane.kept.calls, earlier=lane.warm)
 
 
-def _run_findings(records: Records, facts: RunFacts) -> list[Finding]:
-    warm = sum(task.phase is Phase.WARM_UP for task in records.tasks)
+def _run_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]:
+    warm = {name: len(lane.warm) for name, lane in lanes.items()}
     simulated = any(one.identity.simulated for one in facts.backends.values())
     found = run_findings(
         facts.caveats, simulated=simulated, salted=facts.salted, interrupted=facts.interrupted, warm=warm
@@ -172,14 +172,25 @@ def _lane_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]
             *cost_findings(name, workload, kept.calls, facts.backends[name].prices),
             tail_finding(name, workload, kept.tasks),
         ]
-        if facts.asked_per_s is not None and facts.measure_s:
-            achieved = len(kept.tasks) / facts.measure_s
-            found.append(
-                unsent_finding(
-                    name, workload, kept.dropped, len(kept.tasks), asked=facts.asked_per_s, achieved=achieved
-                )
-            )
+        if kept.dropped:
+            found.append(_unsent(kept, facts, name))
     return [one for one in found if one is not None]
+
+
+def _unsent(kept: Kept, facts: RunFacts, name: str) -> Finding:
+    """Tell of planned tasks that never began, and what kept them."""
+    lost = [other for other, one in facts.backends.items() if one.lost is not None]
+    whys = [f"{other} was given up" for other in lost]
+    whys += ["somebody stopped the run"] if facts.interrupted else []
+    whys += ["the spend limit"] if any(one is FindingName.SPEND_LIMIT for one, _ in facts.caveats) else []
+    rate = None
+    if facts.asked_per_s is not None and facts.measure_s:
+        rate = (facts.asked_per_s, len(kept.tasks) / facts.measure_s)
+        whys = whys or ["as many as may be in flight were"]
+    sent = len(kept.tasks)
+    return unsent_finding(
+        name, facts.workload, kept.dropped, kept.dropped + sent, rate=rate, why=", ".join(whys)
+    )
 
 
 def _meter(lanes: Mapping[str, _Lane], facts: RunFacts) -> MeterSummary:

@@ -28,7 +28,8 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.NO_USAGE: "ask the server for usage; without it TPOT and cost are unknown",
     FindingName.FAILED_CALLS: "see `error` in calls.jsonl",
     FindingName.CUT_TASKS: "they are censored, not lost; a longer `drain_s` lets them end",
-    FindingName.UNSENT_TASKS: "the asked rate was not reached",
+    FindingName.TIMED_OUT: "they are censored there; see where their time went, or raise `task_limit_s`",
+    FindingName.UNSENT_TASKS: "numbers are of the tasks that were started",
     FindingName.SPEND_LIMIT: "numbers are of what was done until then; raise `spend_limit_usd` for more",
     FindingName.CONFOUNDED: "the speed-up is of all that differs, not of the tier alone",
     FindingName.SHARED_QUOTA: 'give each backend its own key, or compare with `pairing = "alternate"`',
@@ -123,6 +124,10 @@ def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> I
     if cut:
         detail = f"{cut} of {len(tasks)} tasks were cut by the end of the run"
         yield Finding(FindingName.CUT_TASKS, backend, workload, detail)
+    timed_out = [task.reason for task in tasks if task.outcome is TaskOutcome.TIMEOUT]
+    if timed_out:
+        detail = f"{len(timed_out)} of {len(tasks)} tasks {timed_out[0]}"
+        yield Finding(FindingName.TIMED_OUT, backend, workload, detail)
     mismatch = sum(task.plan_mismatch for task in tasks)
     if mismatch:
         detail = f"{mismatch} planned tool results met no call, or calls no plan"
@@ -130,9 +135,14 @@ def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> I
 
 
 def run_findings(
-    caveats: Sequence[tuple[FindingName, str]], *, simulated: bool, salted: bool, interrupted: bool, warm: int
+    caveats: Sequence[tuple[FindingName, str]],
+    *,
+    simulated: bool,
+    salted: bool,
+    interrupted: bool,
+    warm: Mapping[str, int],
 ) -> list[tuple[FindingName, str]]:
-    """Find what concerns the run as a whole; `warm`: tasks that warmed up."""
+    """Find what concerns the run as a whole; `warm`: backend -> its tasks that warmed up."""
     found = list(caveats)
     if simulated:
         found.insert(
@@ -142,20 +152,25 @@ def run_findings(
         found.append((FindingName.CACHE_SALT_OFF, "prompts carry no salt of this run"))
     if interrupted:
         found.append((FindingName.INTERRUPTED, "somebody stopped this run"))
-    if warm:
-        found.append((FindingName.WARM_UP, f"the first {warm} tasks warmed up and are left out"))
+    if any(warm.values()):
+        told = ", ".join(f"{name} {n}" for name, n in warm.items())
+        found.append((FindingName.WARM_UP, f"warm-up: {told} tasks, left out"))
     found.append((FindingName.UNCERTIFIED, "there is no certificate of the meter on this machine"))
     return found
 
 
 def unsent_finding(
-    backend: str, workload: str, dropped: int, sent: int, *, asked: float, achieved: float
-) -> Finding | None:
-    """Tell what an open load asked for and did not get; rates in tasks/s."""
-    if not dropped:
-        return None
-    detail = (
-        f"asked {asked:g} tasks/s, achieved {achieved:.3g}: {dropped} of {dropped + sent} planned tasks"
-        " were never sent"
-    )
+    backend: str,
+    workload: str,
+    dropped: int,
+    planned: int,
+    *,
+    rate: tuple[float, float] | None,
+    why: str,
+) -> Finding:
+    """Say what was never started, and why. rate: tasks/s asked for and achieved, of an open load."""
+    asked = ""
+    if rate is not None:
+        asked = f"the asked rate was not reached: asked {rate[0]:g} tasks/s, achieved {rate[1]:.3g}: "
+    detail = f"not complete: {asked}{dropped} of {planned} planned tasks were never started: {why}"
     return Finding(FindingName.UNSENT_TASKS, backend, workload, detail)

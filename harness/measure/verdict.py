@@ -196,11 +196,12 @@ def _unsound(summary: Summary, lost: Mapping[str, str]) -> Iterator[str]:
 
 
 def _why(summary: Summary, backend: str, workload: str) -> str:
-    """Say what its calls met, if they failed."""
+    """Say what its calls met, if they failed, and whether its tasks hit their limit."""
     told = (
         f.detail
         for f in summary.findings
-        if (f.backend, f.workload) == (backend, workload) and f.name is FindingName.FAILED_CALLS
+        if (f.backend, f.workload) == (backend, workload)
+        and f.name in (FindingName.FAILED_CALLS, FindingName.TIMED_OUT)
     )
     return "".join(f": {detail}" for detail in told)
 

@@ -57,7 +57,7 @@ class RecordWriter:
         started = any(file.tell() for file in files)
         for file in files:
             file.close()
-        if isinstance(error, HarnessError) and not started:
+        if isinstance(error, HarnessError | KeyboardInterrupt) and not started:
             self._take_back()
 
     def _take_back(self) -> None:

@@ -4,7 +4,7 @@ The registry: a kind is its parameter model, its planner, its coroutine and its 
 """
 
 import tomllib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -37,7 +37,7 @@ class Workload:
     parameters: type[BaseModel]
     planner: Callable[..., Any]
     run: Callable[[Step, Any, History, Any], Awaitable[History]]
-    caveats: Callable[[Any, range], list[tuple[FindingName, str]]]
+    caveats: Callable[[Any, Iterable[int]], list[tuple[FindingName, str]]]
     estimate: Callable[[Any, range], tuple[int, int, int]]
 
 

@@ -3,18 +3,20 @@
 What a model really answers shapes the history (`history = "live"`), never the plan.
 """
 
+from collections.abc import Iterable
+
 from harness.results import FindingName
 from harness.values import Block, Role, ToolCall
-from harness.workloads.agent_plan import AgentParameters, AgentPlan, AgentPlanner, PlannedStep, PlannedTool
+from harness.workloads.agent_plan import (
+    TOOL_NAMES,
+    AgentParameters,
+    AgentPlan,
+    AgentPlanner,
+    PlannedStep,
+    PlannedTool,
+)
 from harness.workloads.step import History, PlannedCall, Reply, Step, ToolWait
 
-TOOL_NAMES = {
-    "shell": "run_shell",
-    "edit": "edit_file",
-    "read": "read_file",
-    "plan": "update_plan",
-    "web": "search_web",
-}
 SIDE_BY_SIDE = ("read", "web")
 """Reads run in parallel, writes and shell one after the other (Copilot release, arXiv 2608.00101)."""
 
@@ -23,7 +25,7 @@ async def run(step: Step, plan: AgentPlan, history: History, parameters: AgentPa
     """Work through the plan; returns what the session's next task goes on from."""
     name = step.setting.workload
     head = (*step.salt("shared"), Block(f"{name}/system", plan.system_tokens, Role.SYSTEM))
-    if plan.first_in_session:
+    if not history:  # the session's first task, or nothing is left of those before, such as a time-out
         history = step.salt(plan.session_place)
         if plan.session_tokens:
             history += (Block(f"{plan.session_place}/opening", plan.session_tokens, Role.USER),)
@@ -98,7 +100,7 @@ def _live(planned: PlannedStep, reply: Reply, place: str) -> tuple[History, int]
     return (said, *results, *told), abs(len(sizes) - received)
 
 
-def caveats(planner: AgentPlanner, ks: range) -> list[tuple[FindingName, str]]:
+def caveats(planner: AgentPlanner, ks: Iterable[int]) -> list[tuple[FindingName, str]]:
     """Say what the reader must know of these tasks' plans: how much tool time the cap cut off."""
     tools = [tool for k in ks for step in planner.task(k).steps for tool in step.tools]
     cut, kept = sum(tool.cut_s for tool in tools), sum(tool.duration_s for tool in tools)

@@ -71,7 +71,7 @@ def test_a_scenario_that_is_not_there(tmp_path):
     ("words", "told"),
     [
         (("--backend", "nobody"), '--backend: no backend "nobody"; backends: b'),
-        (("--tasks", "0"), "--tasks: want a whole number >= 1, got 0"),
+        (("--tasks", "0"), "--tasks: want a whole number >= 1 and <= 10000000, got 0"),
         (("--duration", "inf"), "--duration: want a number > 0 and <= 31536000, got inf"),
         (("--tasks", "1", "--duration", "1"), "--tasks and --duration exclude each other; want one of them"),
     ],
@@ -184,7 +184,7 @@ def test_a_key_that_is_wrong_and_one_that_is_right(tmp_path, monkeypatch):
         pytest.param(
             (500, "application/json", b'{"error": {"message": "boom"}}'),
             "http_error 4; most often: HTTP 500: boom",
-            id="C01",
+            id="c01 all requests 500",
         ),
         pytest.param(
             (200, "application/json", json.dumps({"choices": [{"message": {"content": "hi"}}]}).encode()),

@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+from pathlib import Path
 
 import orjson
 import pytest
@@ -136,6 +137,54 @@ def test_a_run_that_never_ended_is_told(first, tmp_path):
     ended = harness("report", str(half))
     assert ended.code == 2
     assert "did not come to its end" in ended.err
+
+
+def doubled(path):
+    path.write_bytes(path.read_bytes() * 2)
+
+
+def changed_key(key, value):
+    def change(path):
+        path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {key: value}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "told"),
+    [
+        ("events.jsonl", Path.unlink, "{path}: cannot be read: No such file or directory"),
+        ("tasks.jsonl", Path.unlink, "{path}: cannot be read: No such file or directory"),
+        ("tasks.jsonl", doubled, "{path}: "),
+        ("calls.jsonl", doubled, "{path}: "),
+        ("run.json", changed_key("schema", 2), "{path}: of schema 2; this version reads schema 1"),
+        ("run.json", changed_key("scenario", None), "{path}: this is not about a run"),
+        ("run.json", lambda path: path.write_text("[]"), "{path}: this is not about a run"),
+        ("run.json", changed_key("facts", 3), "{path}: written by another version of the harness"),
+    ],
+    ids=["no events", "no tasks", "tasks twice", "calls twice", "schema", "no scenario", "a list", "facts"],
+)
+def test_an_odd_folder_is_told(first, tmp_path, name, harm, told):
+    odd = tmp_path / "odd"
+    shutil.copytree(first[1].path, odd)
+    harm(odd / name)
+    for words in (("report", odd), ("gate", odd), ("compare", first[1].path, odd)):
+        ended = harness(*words)
+        assert ended.code == 2
+        assert ended.sentence().startswith(told.format(path=odd / name))
+
+
+@pytest.mark.parametrize("name", ["tasks.jsonl", "calls.jsonl", "events.jsonl"])
+@pytest.mark.parametrize("left", [0, -9], ids=["empty", "its last line torn"])
+def test_a_folder_that_lacks_records_still_says_what_it_has(first, tmp_path, name, left):
+    odd = tmp_path / "odd"
+    shutil.copytree(first[1].path, odd)
+    (odd / name).write_bytes((odd / name).read_bytes()[:left])
+    assert harness("compare", first[1].path, odd).code == 0
+    ended = harness("report", odd)
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
+    assert ("no task completed" in ended.out) is (name == "tasks.jsonl" and left == 0)
 
 
 def test_repeats_do_the_same_tasks_again_in_one_folder(tmp_path):

@@ -3,11 +3,12 @@
 import json
 from collections import Counter
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from harness.records import CallRecord, EventsRecord, TaskRecord
-from tests.integration.running import B200, FILES, ULTRAFAST, harness, run, scenario, simulated
+from tests.integration.running import B200, FILES, ULTRAFAST, end, harness, run, scenario, simulated, start
 
 CALLS = (
     "schema call_id task_id k backend workload phase turn depth parent_call_id dialect"
@@ -251,3 +252,13 @@ def test_the_simulators_log_knows_every_call(tmp_path):
         # the same clock on both sides: what was sent was received after it, and before the first output
         received_ns = logged[call["call_id"]]["received_ns"] - begun
         assert call["sent_ns"] <= received_ns <= call["first_output_ns"]
+
+
+def test_two_runs_in_the_same_second_have_folders_of_their_own(tmp_path):
+    path = scenario(tmp_path, BACKENDS, load=LOAD)
+    words = ("run", path, "--tasks", "1", "--quiet")
+    together = [start(*words, cwd=tmp_path, env={"PYTHONPATH": str(Path.cwd())}) for _ in range(3)]
+    assert {end(one).code for one in together} <= {0, 4}  # 4: this machine was too busy
+    folders = list((tmp_path / "runs").iterdir())
+    assert len(folders) == 3
+    assert all((folder / "summary.json").exists() for folder in folders)

@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from harness.simulator.process import simulators
 from tests.integration.asking import eventually
 from tests.integration.running import (
@@ -56,7 +58,75 @@ def test_ctrl_c_drains(tmp_path):
     assert {task["outcome"] for task in out.lines("tasks")} == {"completed"}
     check_joined(out)
     counts = out.json("summary")["backends"]["b"]["workloads"]["demo"]["tasks"]
-    assert counts["scheduled"] == counts["completed"] == len(out.tasks())
+    assert counts["completed"] == len(out.tasks())
+    assert counts["scheduled"] == 1000 == counts["completed"] + counts["dropped"]
+    assert out.findings()["unsent_tasks"] == (
+        f"not complete: {counts['dropped']} of 1000 planned tasks were never started:"
+        " somebody stopped the run"
+    )
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+from harness.__main__ import main
+
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+main()
+"""
+INTERRUPTED_IN = """
+import os, signal, sys
+import harness.{module} as module
+from harness.__main__ import main
+
+honest = module.{name}
+def interrupted(*words, **more):
+    os.kill(os.getpid(), signal.SIGINT)
+    return honest(*words, **more)
+
+module.{name} = interrupted
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(
+            pytest.param(INTERRUPTED_AT.format(module=module), id=f"at the import of {module}")
+            for module in ("typer", "harness.scenario", "numpy", "harness.engine")
+        ),
+        *(
+            pytest.param(INTERRUPTED_IN.format(module=module, name=name), id=f"in {module}.{name}")
+            for module, name in (
+                ("preparation", "read_scenario"),
+                ("run", "describe"),
+                ("run", "connect"),
+                ("run", "raise_file_limit"),
+            )
+        ),
+    ],
+)
+def test_ctrl_c_before_the_first_call_is_a_sentence_and_leaves_nothing(tmp_path, program):
+    path = scenario(tmp_path, {"b": simulated()}, load=MANY)
+    ended = harness("run", path, "--out", tmp_path / "out", "--tasks", "9", program=("-c", program))
+    assert (ended.code, ended.out, ended.sentence()) == (130, "", "interrupted before the first call")
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_while_the_answer_is_made_says_where_the_records_are(tmp_path):
+    path = scenario(tmp_path, {"b": simulated()}, load='kind = "closed"\nusers = 2\ntasks = 2')
+    program = INTERRUPTED_IN.format(module="report", name="conclude")
+    ended = harness("run", path, "--out", tmp_path / "out", "--quiet", program=("-c", program))
+    told = f"interrupted; its records until then stay in {tmp_path / 'out'}"
+    assert (ended.code, ended.sentence()) == (130, told)
+    assert harness("report", tmp_path / "out").code == 0
+    ended = harness("report", tmp_path / "out", program=("-c", program))
+    assert (ended.code, ended.sentence()) == (130, "interrupted")
 
 
 def test_ctrl_c_twice_cuts(tmp_path):
@@ -142,7 +212,7 @@ import harness.workloads as workloads
 from harness.cli import main
 
 def faulty(step, plan, history, parameters):
-    if plan.k == 3:
+    if plan.k >= FIRST:
         raise ZeroDivisionError("nothing to share")
     return agent.run(step, plan, history, parameters)
 
@@ -152,20 +222,24 @@ main()
 """
 
 
-def test_a_fault_of_ours_is_recorded_and_no_success(tmp_path):
+@pytest.mark.parametrize("first", [0, 3], ids=["c01 a task that raises on each run", "on the fourth"])
+def test_a_fault_of_ours_is_recorded_and_no_success(tmp_path, first):
     path = scenario(tmp_path, {"b": simulated()}, load='kind = "closed"\nusers = 1\ntasks = 50')
-    ended = harness("run", path, "--out", tmp_path / "out", program=("-c", FAULTY))
+    ended = harness(
+        "run", path, "--out", tmp_path / "out", program=("-c", FAULTY.replace("FIRST", str(first)))
+    )
     out = Folder(tmp_path / "out")
     fault = "fault in the harness: ZeroDivisionError: nothing to share (<string>:9)"
     assert ended.code == 4
-    assert out.json("verdict")["reasons"] == [f"b: given up: b/demo/3: {fault}"]
-    assert ended.err.splitlines()[-1] == f"this run is INVALID: b: given up: b/demo/3: {fault}"
+    assert out.json("verdict")["reasons"][0] == f"b: given up: b/demo/{first}: {fault}"
+    assert f"this run is INVALID: b: given up: b/demo/{first}: {fault}" in ended.err.splitlines()[-1]
     assert "Traceback" not in ended.err
     assert [(t["k"], t["outcome"]) for t in out.tasks()] == [
-        *((k, "completed") for k in range(3)),
-        (3, "failed"),
+        *((k, "completed") for k in range(first)),
+        (first, "failed"),
     ]
-    assert out.tasks()[3]["reason"] == fault
+    assert out.tasks()[first]["reason"] == fault
+    assert out.json("summary")["backends"]["b"]["workloads"]["demo"]["tasks"]["dropped"] == 49 - first
 
 
 def test_a_full_disk_ends_the_run_with_a_sentence(tmp_path):

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from harness.clock import HandClock
+from harness.errors import ScenarioError
 from harness.records import Phase, TaskOutcome
 from harness.results import FindingName
+from harness.scenario import Kind, parse_scenario
 from harness.values import Block, Role, ToolCall
 from harness.workloads import presets
 from harness.workloads.agent import TOOL_NAMES, caveats, estimate, run
@@ -70,7 +72,7 @@ def test_context_grows_through_a_session_until_it_is_compacted():
                 assert after.input_tokens < before.input_tokens
             else:
                 assert after.input_tokens >= before.input_tokens
-        if not plan.first_in_session:
+        if k and one.task(k - 1).session == plan.session:
             assert plan.steps[0].input_tokens == one.task(k - 1).context_tokens + plan.user_tokens
     assert compactions > 0
 
@@ -119,6 +121,118 @@ def test_plans_have_the_published_shape():
     assert np.quantile(calls, 0.9) == pytest.approx(20, rel=0.2)
     assert np.quantile(output, 0.5) == pytest.approx(216, rel=0.1)
     assert np.quantile(output, 0.9) == pytest.approx(899, rel=0.1)
+
+
+HUGE = {"lognormal": {"median": 1e300, "sigma": 100.0}}
+
+
+def test_draws_without_an_end_are_cut_to_what_can_be_planned():
+    lengths = dict.fromkeys(("first_input_tokens", "user_tokens", "output_tokens", "result_tokens"), HUGE)
+    waits = {"think_s": HUGE, "agent_s": HUGE, "tool_s": dict.fromkeys(TOOL_NAMES, HUGE)}
+    counts = {"calls": HUGE, "calls_max": 40, "tools_per_step": HUGE, "session_tasks": HUGE}
+    many = [plan for k in range(3) for plan in plans(3, **lengths, **waits, **counts, tool_s_max=9.0)[k:]]
+    steps = [step for plan in many for step in plan.steps]
+    assert max(plan.user_tokens for plan in many) == 10_000_000
+    assert max(len(step.tools) for step in steps) == 64
+    assert max(tool.duration_s for step in steps for tool in step.tools) == 9.0
+    assert max(plan.think_s for plan in many) == max(step.agent_s for step in steps) == 31_536_000
+    assert max(sum(not step.summary_tokens for step in plan.steps) for plan in many) == 40
+    assert planner(session_tasks=HUGE).session(0).length == 20
+
+
+def refused(**said):
+    text = "\n".join(
+        [
+            'name = "n"\n[backends.b]\nsimulate = "p"\n[[workloads]]\nkind = "agent"\npreset = "demo"',
+            *(f"{key} = {value}" for key, value in said.items()),
+            '[load]\nkind = "closed"\nusers = 1\ntasks = 1',
+        ]
+    )
+    kinds = {"agent": Kind(AgentParameters, presets("agent"))}
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(text, source="x", kinds=kinds, profiles={"p": "m"})
+    return caught.value.problems
+
+
+COUNTS_AND_TIMES = [
+    *("session_tasks", "calls", "system_tokens", "first_input_tokens", "user_tokens", "output_tokens"),
+    *("tool_call_share", "result_tokens", "tools_per_step", "agent_s", "think_s"),
+]
+SHELL_ONLY = "{ shell = { value = 0.1 } }"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        pytest.param(
+            {"tool_s": SHELL_ONLY},
+            "tool_s: no time for edit, read, plan, web; want one for each tool in tool_category",
+            id="a2 some tools have no time",
+        ),
+        pytest.param(
+            {"tool_category": "{ weights = { shel = 1 } }"},
+            'tool_category: no tool "shel"; did you mean "shell"? tools: shell, edit, read, plan, web',
+            id="a2 a tool that the agent does not have",
+        ),
+        pytest.param(
+            {"tool_s": "{ shel = { value = 0.1 } }"},
+            'tool_s: no tool "shel"; did you mean "shell"? tools: shell, edit, read, plan, web',
+            id="a time for a tool that the agent does not have",
+        ),
+        pytest.param(
+            {"tool_s": "{ shell = { value = -1 } }"},
+            "tool_s.shell: want no value below 0; this one gives -1",
+            id="b4 tool time",
+        ),
+        *(
+            pytest.param(
+                {key: "{ value = -5 }"}, f"{key}: want no value below 0; this one gives -5", id=f"b4 {key}"
+            )
+            for key in COUNTS_AND_TIMES
+        ),
+        pytest.param(
+            {
+                "compaction": "{ trigger_tokens = { value = -1 },"
+                " keep_share = 0.5, output_tokens = { value = 1 } }"
+            },
+            "compaction.trigger_tokens: want no value below 0; this one gives -1",
+            id="b4 compaction",
+        ),
+        pytest.param(
+            {"calls_max": "1000000000"},
+            "calls_max: want a whole number >= 1 and <= 10000, got 1000000000",
+            id="calls_max",
+        ),
+        pytest.param(
+            {"session_tasks_max": "10001"},
+            "session_tasks_max: want a whole number >= 1 and <= 10000, got 10001",
+            id="session_tasks_max",
+        ),
+        pytest.param(
+            {"tools_per_step": "{ value = 65 }"},
+            "tools_per_step: want no value above 64; this one gives 65",
+            id="tools_per_step",
+        ),
+        pytest.param(
+            {"output_tokens": "{ value = 1e9 }"},
+            "output_tokens: want no value above 10,000,000; this one gives 1e+09",
+            id="tokens",
+        ),
+        pytest.param(
+            {"agent_s": "{ value = 1e9 }"},
+            "agent_s: want no value above 31,536,000; this one gives 1e+09",
+            id="a wait",
+        ),
+    ],
+)
+def test_parameters_that_no_task_can_have(said, told):
+    assert refused(**said) == [f"x: workloads[0].{told}"]
+
+
+def test_one_tool_alone_is_enough_where_no_other_is_drawn():
+    one = planner(tool_category={"weights": {"shell": 1}}, tool_s={"shell": {"value": 0.1}})
+    tools = {tool.category for k in range(50) for step in one.task(k).steps for tool in step.tools}
+    assert tools == {"shell"}
 
 
 def test_the_estimate_counts_calls_and_tokens():

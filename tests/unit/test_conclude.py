@@ -124,12 +124,12 @@ def test_what_makes_a_run_invalid(tasks, said, reason):
             id="interrupted",
         ),
         pytest.param(
-            [a_task(), a_task(phase=Phase.WARM_UP)],
+            [a_task(), *[a_task(phase=Phase.WARM_UP)] * 3, *[a_task(phase=Phase.WARM_UP, backend="c")] * 5],
             [a_call()],
-            {},
+            {"backends": {"b": known(), "c": known("c")}},
             FindingName.WARM_UP,
-            "first 1 tasks",
-            id="warm-up",
+            "warm-up: b 3, c 5 tasks, left out",
+            id="l05 the size of the first wave, backend by backend",
         ),
         pytest.param(
             [a_task()],
@@ -182,8 +182,44 @@ def test_what_makes_a_run_invalid(tasks, said, reason):
                 "asked_per_s": 10.0,
             },
             FindingName.UNSENT_TASKS,
-            "asked 10 tasks/s, achieved 4: 60 of 100 planned tasks were never sent",
+            "not complete: the asked rate was not reached: asked 10 tasks/s, achieved 4: 60 of 100 planned"
+            " tasks were never started: as many as may be in flight were",
             id="l15 unsent",
+        ),
+        pytest.param(
+            [a_task()] * 4,
+            [a_call()],
+            {"backends": {"b": known(dropped=16)}, "interrupted": True},
+            FindingName.UNSENT_TASKS,
+            "not complete: 16 of 20 planned tasks were never started: somebody stopped the run",
+            id="unsent: stopped",
+        ),
+        pytest.param(
+            [a_task()] * 4,
+            [a_call()],
+            {"backends": {"b": known(dropped=16), "c": known("c", lost="10 calls failed")}},
+            FindingName.UNSENT_TASKS,
+            "not complete: 16 of 20 planned tasks were never started: c was given up",
+            id="unsent: the other one was given up",
+        ),
+        pytest.param(
+            [a_task()] * 4,
+            [a_call()],
+            {
+                "backends": {"b": known(dropped=16)},
+                "caveats": [(FindingName.SPEND_LIMIT, "the limit was passed")],
+            },
+            FindingName.UNSENT_TASKS,
+            "not complete: 16 of 20 planned tasks were never started: the spend limit",
+            id="unsent: money",
+        ),
+        pytest.param(
+            [a_task(), *[a_task(outcome=TaskOutcome.TIMEOUT, reason="hit the limit of 3 s")] * 5],
+            [a_call()],
+            {},
+            FindingName.TIMED_OUT,
+            "5 of 6 tasks hit the limit of 3 s",
+            id="timed out",
         ),
     ],
 )
@@ -191,6 +227,23 @@ def test_findings_say_what_a_reader_must_know(tasks, calls, said, name, words):
     summary, _ = concluded(tasks, calls, **said)
     [found] = [finding for finding in summary.findings if finding.name is name]
     assert words in found.detail
+
+
+def test_no_task_completed_names_the_limit_they_hit():
+    late = a_task(outcome=TaskOutcome.TIMEOUT, reason="hit the limit of 3 s")
+    _, verdict = concluded([late] * 6, [a_call(outcome=CallOutcome.CUT)])
+    assert verdict.reasons == ["b/w: no task completed: 6 of 6 tasks hit the limit of 3 s"]
+
+
+def test_tasks_that_never_began_are_counted_and_lost_to_the_comparison():
+    base = [a_task(task_id=f"a/w/{k}", k=k, session=k, backend="a") for k in range(20)]
+    other = [a_task(task_id=f"b/w/{k}", k=k, session=k) for k in range(12)]
+    both = {"a": known("a"), "b": known(dropped=8)}
+    summary, _ = concluded([*base, *other], [a_call()], backends=both, baseline="a")
+    counts = summary.backends["b"].workloads["w"].tasks
+    assert (counts.scheduled, counts.dropped, counts.completed) == (20, 8, 12)
+    assert summary.compare["b"]["w"].pairs == 12
+    assert summary.compare["b"]["w"].pairs_lost == 8
 
 
 def test_the_meter_tells_its_own_condition():

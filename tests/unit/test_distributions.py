@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from typing import Annotated
 
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from harness.distributions import Distribution, Names, Quantiles
+from harness.distributions import Distribution, Names, Quantiles, bounded
 
 OUTPUT = {"0.05": 89, "0.25": 137, "0.5": 216, "0.75": 429, "0.9": 899, "0.95": 1543, "0.99": 3663}
 TURN = {
@@ -105,3 +106,48 @@ def test_a_distribution_cannot_be_changed():
 def test_reading_a_distribution_does_not_load_numpy():
     code = "import sys, harness.distributions, harness.scenario; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "ends"),
+    [
+        pytest.param({"value": 3}, (3, 3), id="value"),
+        pytest.param({"lognormal": {"median": 86, "sigma": 2}}, (0, np.inf), id="lognormal"),
+        pytest.param(
+            {"lognormal": {"median": 86, "sigma": 2}, "min": -9, "max": 7}, (0, 7), id="lognormal, limits"
+        ),
+        pytest.param({"lognormal": {"median": 8, "sigma": 2}, "max": -5}, (-5, -5), id="a limit below 0"),
+        pytest.param({"quantiles": {"0.1": -2, "0.9": 8}}, (-2, 8), id="points"),
+        pytest.param({"quantiles": {"0.1": -2, "0.9": 8}, "min": 0, "max": 5}, (0, 5), id="points, limits"),
+        pytest.param({"weights": {"4": 1, "-1": 2}}, (-1, 4), id="weights"),
+        pytest.param(TURN, (1, 250), id="mixture"),
+        pytest.param({"mixture": [{"weight": 1, "value": -3}], "min": -1}, (-1, -1), id="mixture, limit"),
+    ],
+)
+def test_the_ends_hold_every_draw(table, ends):
+    assert read(table).ends() == ends
+    drawn = draws(table, n=500)
+    assert ends[0] <= drawn.min() <= drawn.max() <= ends[1]
+
+
+def test_a_draw_too_large_for_a_float_is_infinite():
+    assert max(draws({"lognormal": {"median": 1e300, "sigma": 1e3}}, n=50)) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        pytest.param({"value": -1}, "want no value below 0; this one gives -1", id="below"),
+        pytest.param(
+            {"mixture": [{"weight": 1, "value": 2}, {"weight": 9, "value": 65}]},
+            "want no value above 64; this one gives 65",
+            id="above",
+        ),
+        pytest.param({"lognormal": {"median": 2, "sigma": 1}, "max": 65}, "above 64", id="a limit above"),
+    ],
+)
+def test_values_out_of_bounds_are_refused(table, told):
+    adapter = TypeAdapter(Annotated[Distribution, bounded(64)])
+    assert adapter.validate_python({"lognormal": {"median": 2, "sigma": 1}}).ends() == (0, np.inf)
+    with pytest.raises(ValidationError, match=told):
+        adapter.validate_python(table)

@@ -11,16 +11,21 @@ from harness.clock import HandClock, MachineClock
 from harness.engine import AFTER_FAILURE_S, Engine, Job
 from harness.engine import Kept as KeptTo
 from harness.lanes import LOST_AFTER
+from harness.measure.conclude import conclude
+from harness.measure.facts import Records
+from harness.measure.pairs import pair
 from harness.records import CallOutcome, Phase, TaskOutcome
+from harness.results import FindingName
 from harness.scenario import ClosedLoad, OpenLoad
 from harness.values import CallError, ErrorKind
 from harness.workloads import WORKLOADS, presets
 from tests.playing import Kept, Played, S, a_backend
+from tests.unit.test_conclude import facts, known
 
 NO_WAITS = {"agent_s": {"value": 0.0}, "calls": {"value": 1}}
 
 
-def a_job(load, *, limit_s=1000.0, preset="demo", run=WORKLOADS["agent"].run, **changed):
+def a_job(load, *, limit_s=1000.0, preset="demo", run=WORKLOADS["agent"].run, seed=7, **changed):
     kind = replace(WORKLOADS["agent"], run=run)
     parameters = kind.parameters.model_validate({**presets("agent")[preset], **NO_WAITS, **changed})
     return Job(
@@ -28,17 +33,17 @@ def a_job(load, *, limit_s=1000.0, preset="demo", run=WORKLOADS["agent"].run, **
         preset=preset,
         workload=kind,
         parameters=parameters,
-        planner=kind.planner(parameters, seed=7, name="w"),
-        warm_up_planner=kind.planner(parameters, seed=7, name="w", sequence="warm-up"),
+        planner=kind.planner(parameters, seed=seed, name="w"),
+        warm_up_planner=kind.planner(parameters, seed=seed, name="w", sequence="warm-up"),
         task_limit_s=limit_s,
         load=load,
-        seed=7,
+        seed=seed,
         run_id="run",
         salted=True,
     )
 
 
-def play(load, *exchanges, until_s=10_000, stops=None, clock=None, **job):
+def play(load, *exchanges, until_s=10_000, stops=None, clock=None, job=None, **changed):
     """Run to the end, turning the clock by hand; `stops`: what is asked of the engine at which second."""
     clock = clock or HandClock()
     kept = Kept()
@@ -46,7 +51,8 @@ def play(load, *exchanges, until_s=10_000, stops=None, clock=None, **job):
     async def go():
         made = [exchange(clock) for exchange in exchanges]
         backends = [a_backend(one, name=f"b{i}") for i, one in enumerate(made)]
-        engine = Engine(a_job(load, **job), backends, clock=clock, kept=KeptTo(kept.call, kept.task))
+        made_job = job or a_job(load, **changed)
+        engine = Engine(made_job, backends, clock=clock, kept=KeptTo(kept.call, kept.task))
         async with asyncio.TaskGroup() as group:
             running = group.create_task(engine.run())
             for at, ask in (stops or {}).items():
@@ -58,6 +64,11 @@ def play(load, *exchanges, until_s=10_000, stops=None, clock=None, **job):
         return engine
 
     return asyncio.run(go()), kept
+
+
+def told(kept, **said):
+    """What the summary says of these records."""
+    return conclude(Records(tasks=kept.tasks, calls=kept.calls), facts(**said))
 
 
 def taking(seconds, **said):
@@ -125,7 +136,7 @@ def test_a_task_at_its_limit_is_a_timeout_and_its_call_is_cut():
     # the limit is the loop's own timer, so this one runs on the machine's clock
     _, kept = play_real(closed(users=1, tasks=1), taking(5.0), limit_s=0.05)
     assert [t.outcome for t in kept.tasks] == [TaskOutcome.TIMEOUT]
-    assert kept.tasks[0].reason == "not done after 0.05 s"
+    assert kept.tasks[0].reason == "hit the limit of 0.05 s"
     assert [c.outcome for c in kept.calls] == [CallOutcome.CUT]
 
 
@@ -222,11 +233,23 @@ def test_l15_what_was_never_sent_is_counted_and_sends_do_not_leak_behind_the_end
     assert len(kept.tasks) / 30 == pytest.approx(40, rel=0.05)
     assert lane.dropped == pytest.approx(1800, rel=0.05)
     assert max(t.started_ns for t in kept.tasks) < 30 * S
+    backends = {"b0": known("b0", dropped=lane.dropped)}
+    summary, _ = told(kept, backends=backends, asked_per_s=100.0, measure_s=30.0)
+    counts = summary.backends["b0"].workloads["w"].tasks
+    assert (counts.scheduled, counts.dropped) == (3000, lane.dropped)
+    assert summary.meter.start_lag_p99_ms.value == 0  # what was sent was sent on plan, by this clock
+    [finding] = [one for one in summary.findings if one.name is FindingName.UNSENT_TASKS]
+    achieved = len(kept.tasks) / 30
+    assert finding.detail.startswith(
+        "not complete: the asked rate was not reached: asked 100 tasks/s, achieved"
+        f" {achieved:.3g}: {lane.dropped} of 3000 planned tasks were never started"
+    )
 
 
 def test_l01_the_rate_asked_is_the_rate_achieved_though_each_send_costs_work():
     # 2,000 Poisson arrivals at 200/s with 0.5 ms of work per send, on the real clock. A plan of 2,000
-    # has a sampling error of 2.2 % (arrivals.py), so what was achieved is held against the plan
+    # has a sampling error of 2.2 % (arrivals.py): of the first hundred seeds, 75 plans nearest to 200/s
+    # (199.94), so that what is held against 200/s is the pacing, not the dice
     class Working(Played):
         async def __call__(self, request, on_read):
             until = self.clock.now_ns() + 500_000
@@ -235,15 +258,19 @@ def test_l01_the_rate_asked_is_the_rate_achieved_though_each_send_costs_work():
             return await super().__call__(request, on_read)
 
     load = open_load(arrivals="poisson", tasks_per_s=200.0, tasks=2000)
-    _, kept = play_real(load, lambda clock: Working(clock, seconds=lambda _: 0.01))
+    _, kept = play_real(load, lambda clock: Working(clock, seconds=lambda _: 0.01), seed=75)
     planned = sorted(t.scheduled_ns for t in kept.tasks)
     started = sorted(c.sent_ns for c in kept.calls)
     asked = (len(planned) - 1) / (planned[-1] - planned[0])
     achieved = (len(started) - 1) / (started[-1] - started[0])
-    assert achieved == pytest.approx(asked, rel=0.01)
+    assert asked * S == pytest.approx(200, rel=0.003)
+    assert achieved * S == pytest.approx(200, rel=0.01)
     lags = [t.started_ns - t.scheduled_ns for t in kept.tasks]
     halves = [sorted(lags[:1000])[500], sorted(lags[1000:])[500]]
     assert halves[1] < halves[0] + 20_000_000  # not growing
+    summary, _ = told(kept, backends={"b0": known("b0")}, asked_per_s=200.0)
+    assert summary.meter.start_lag_p99_ms.value == sorted(lags)[1979] / 1e6
+    assert FindingName.UNSENT_TASKS not in {finding.name for finding in summary.findings}
 
 
 def test_l05_the_first_wave_is_left_out_by_a_hand_over_without_drain():
@@ -253,7 +280,12 @@ def test_l05_the_first_wave_is_left_out_by_a_hand_over_without_drain():
     waits = [(t.ended_ns - t.scheduled_ns) / S for t in of(kept, phase=[Phase.MEASURE])]
     assert sorted(waits)[len(waits) // 100] == pytest.approx(1.28)
     assert sorted(waits)[-1 - len(waits) // 100] == pytest.approx(1.28)
-    assert len(of(kept, phase=[Phase.WARM_UP])) >= 64
+    warm = len(of(kept, phase=[Phase.WARM_UP]))
+    assert warm >= 64
+    summary, _ = told(kept, backends={"b0": known("b0")})
+    [finding] = [one for one in summary.findings if one.name is FindingName.WARM_UP]
+    assert finding.detail == f"warm-up: b0 {warm} tasks, left out"
+    assert summary.backends["b0"].workloads["w"].tasks.scheduled == 640
 
 
 # --- what fails ----------------------------------------------------------------------------------
@@ -300,3 +332,182 @@ def test_a_fault_in_the_workload_costs_its_task_and_ends_the_run_with_the_rest_r
     assert failed.reason.startswith("fault in the harness: ZeroDivisionError: no tokens (test_engine.py:")
     assert engine.lanes[0].lost == f"b0/w/2: {failed.reason}"
     assert [t.k for t in of(kept, backend="b1")] == [0, 1]  # the second began at 1.5 s and was let end
+
+
+def test_a_planner_at_fault_costs_its_task_and_ends_the_run_with_the_rest_recorded():
+    load = closed(users=1, tasks=9)
+    job = a_job(load)
+    honest = job.planner.task
+
+    def faulty(k):
+        if k == 2:
+            raise KeyError("edit")
+        return honest(k)
+
+    job.planner.task = faulty
+    engine, kept = play(load, taking(1.0), job=job)
+    assert [(t.k, t.outcome) for t in kept.tasks] == [
+        (0, TaskOutcome.COMPLETED),
+        (1, TaskOutcome.COMPLETED),
+        (2, TaskOutcome.FAILED),
+    ]
+    assert kept.tasks[-1].reason.startswith("fault in the harness: KeyError: 'edit' (test_engine.py:")
+    assert engine.lanes[0].lost == f"b0/w/2: {kept.tasks[-1].reason}"
+    assert engine.lanes[0].dropped == 6
+    assert engine.planned == {0, 1}
+
+
+def test_sessions_that_cannot_be_laid_out_end_the_run():
+    load = closed(users=1, tasks=9)
+    job = a_job(load)
+    honest = job.planner.session
+
+    def faulty(index):
+        if index == 2:
+            raise OverflowError("too long")
+        return honest(index)
+
+    job.planner.session = faulty
+    engine, kept = play(load, taking(1.0), job=job)
+    assert len(kept.tasks) == 2
+    assert engine.lanes[0].lost.startswith("fault in the harness: OverflowError: too long (test_engine.py:")
+    assert engine.lanes[0].dropped == 7
+
+
+# --- no task vanishes ----------------------------------------------------------------------------
+
+SESSIONS = {"session_tasks": {"value": 5}, "session_tasks_max": 5, "think_s": {"value": 0.0}}
+
+
+def sometimes(failing, *, seconds=0.01):
+    """Fails the calls of the tasks k for which `failing(k)`."""
+
+    class Flaky(Played):
+        def _timeline(self, request, sent):
+            k = int(request.x_plan["call_id"].split("/")[2].lstrip("w"))
+            self.error = CallError(ErrorKind.STREAM_ERROR, "flaky") if failing(k) else None
+            return super()._timeline(request, sent)
+
+    return lambda clock: Flaky(clock, seconds=lambda _: seconds)
+
+
+@pytest.mark.parametrize("pairing", ["parallel", "alternate"])
+def test_after_a_failed_task_its_session_goes_on(pairing):
+    load = closed(users=2, tasks=23, pairing=pairing)
+    engine, kept = play(load, taking(0.01), sometimes(lambda k: k % 5 == 1), **SESSIONS)
+    for name in ("b0", "b1"):
+        assert sorted(t.k for t in of(kept, backend=name)) == list(range(23))
+    failed = {t.k for t in kept.tasks if t.outcome is TaskOutcome.FAILED}
+    assert failed == {1, 6, 11, 16, 21}
+    assert [lane.dropped for lane in engine.lanes] == [0, 0]
+    assert pair(of(kept, backend="b0"), of(kept, backend="b1")).lost == 0  # a failed leg is a pair, of 0
+
+
+@pytest.mark.parametrize(("think_s", "pause_s"), [(0.0, AFTER_FAILURE_S), (7.0, 7.0)])
+def test_after_a_failed_task_the_longer_of_pause_and_think_time_passes(think_s, pause_s):
+    changed = SESSIONS | {"think_s": {"value": think_s}}
+    _, kept = play(closed(users=1, tasks=3), sometimes(lambda k: k == 0), **changed)
+    assert kept.tasks[1].scheduled_ns - kept.tasks[0].ended_ns == round(pause_s * S)
+    assert kept.tasks[2].scheduled_ns - kept.tasks[1].ended_ns == round(think_s * S)
+    assert all(t.started_ns - t.scheduled_ns < S // 10 for t in kept.tasks)  # a pause is no late start
+
+
+def test_a_session_goes_on_after_a_failed_task_of_an_open_load():
+    load = open_load(tasks=20, tasks_per_s=1.0)
+    engine, kept = play(load, sometimes(lambda k: k % 3 == 0), **SESSIONS)
+    assert sorted(t.k for t in kept.tasks) == list(range(20))
+    assert engine.lanes[0].dropped == 0
+
+
+def test_a_failed_first_task_leaves_its_session_the_same_opening():
+    # think of a time-out in the first task: nothing of it is left, yet the session's prefix must be there
+    requests = []
+
+    class Watched(Played):
+        async def __call__(self, request, on_read):
+            requests.append(request)
+            return await super().__call__(request, on_read)
+
+    async def stumbling(step, plan, history, parameters):
+        if plan.k == 0:
+            raise TimeoutError
+        return await WORKLOADS["agent"].run(step, plan, history, parameters)
+
+    changed = SESSIONS | {"first_input_tokens": {"value": 90_000}}
+    play(closed(users=1, tasks=3), lambda clock: Watched(clock), run=stumbling, **changed)
+    for request in requests:
+        assert [b.id for b in request.blocks].count("w/session-0/opening") == 1
+
+
+@pytest.mark.parametrize(
+    ("load", "stops", "exchange"),
+    [
+        pytest.param(closed(tasks=50), {5.0: Engine.stop}, taking(2.0), id="interrupted"),
+        pytest.param(closed(tasks=50), {5.0: Engine.drain}, taking(2.0), id="spend limit"),
+        pytest.param(closed(tasks=50, drain_s=0), {5.0: Engine.drain}, taking(2.0), id="cut in mid-session"),
+        pytest.param(
+            closed(users=4, tasks=50),
+            {},
+            lambda clock: refusing(ErrorKind.CONNECT, "no")(clock),
+            id="given up",
+        ),
+        pytest.param(
+            closed(users=1, tasks=50, pairing="alternate"), {5.0: Engine.stop}, taking(2.0), id="by turns"
+        ),
+        pytest.param(open_load(tasks=50), {2.0: Engine.stop}, taking(2.0), id="open"),
+        pytest.param(open_load(tasks=50, in_flight_max=2), {}, taking(2.0), id="open, over its cap"),
+    ],
+)
+@pytest.mark.parametrize("changed", [{}, SESSIONS], ids=["one task a session", "five"])
+def test_a_planned_task_that_never_began_is_counted_as_dropped(load, stops, exchange, changed):
+    engine, kept = play(load, exchange, taking(2.0), stops=stops, **changed)
+    for lane in engine.lanes:
+        begun = of(kept, backend=lane.backend.name)
+        assert lane.dropped == 50 - len(begun) > 0
+
+
+def test_a_run_by_time_plans_no_task_that_was_not_due():
+    engine, _ = play(closed(measure_s=10, drain_s=1), taking(4.0), **SESSIONS)
+    assert engine.lanes[0].dropped == 0
+
+
+def test_warm_up_tasks_are_never_dropped():
+    engine, kept = play(closed(warm_up_s=5, tasks=10), taking(2.0), **SESSIONS)
+    assert len(of(kept, phase=[Phase.WARM_UP])) > 0
+    assert engine.lanes[0].dropped == 0
+
+
+# --- phases of calls -----------------------------------------------------------------------------
+
+
+def test_a_warm_up_tasks_calls_warm_up_whenever_they_are_sent():
+    # the users' last warm-up tasks go on for 2 s and two more calls behind the start of measure
+    several = {"calls": {"value": 15}, "tools_per_step": {"value": 0}}
+    _, kept = play(closed(warm_up_s=1, tasks=4), taking(2.0), **several)
+    phases = {t.task_id: t.phase for t in kept.tasks}
+    late = [c for c in kept.calls if phases[c.task_id] is Phase.WARM_UP and c.sent_ns > S]
+    assert late
+    assert {c.phase for c in late} == {Phase.WARM_UP}
+    assert {c.phase for c in kept.calls if phases[c.task_id] is not Phase.WARM_UP} <= {
+        Phase.MEASURE,
+        Phase.TAIL,
+    }
+
+
+def test_calls_behind_the_first_dry_user_are_of_the_tail():
+    def last_long(clock):
+        return Played(clock, seconds=lambda r: 9 if r.x_plan["call_id"].startswith("b0/w/3/") else 1)
+
+    several = {"calls": {"value": 15}, "tools_per_step": {"value": 0}}
+    engine, kept = play(closed(tasks=4), last_long, **several)
+    dry_ns = engine.lanes[0].tail_from_ns
+    assert {c.phase for c in kept.calls if c.sent_ns < dry_ns} == {Phase.MEASURE}
+    behind = [c.phase for c in kept.calls if c.sent_ns > dry_ns]
+    assert behind
+    assert set(behind) == {Phase.TAIL}
+
+
+def test_calls_of_measured_tasks_sent_while_the_run_drains_say_so():
+    several = {"calls": {"value": 15}, "tools_per_step": {"value": 0}}
+    _, kept = play(closed(users=1, measure_s=1, drain_s=30), taking(0.9), **several)
+    assert [c.phase for c in kept.calls] == [Phase.MEASURE, Phase.MEASURE, Phase.DRAIN]

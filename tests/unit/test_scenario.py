@@ -165,9 +165,25 @@ def test_all_faults_of_the_command_line_are_told_at_once():
     assert caught.value.problems == [
         '--backend: no backend "fsat"; did you mean "fast"? backends: standard, fast',
         "--seed: want a whole number >= 0 and <= 4294967295, got -1",
-        "--tasks: want a whole number >= 1, got 0",
+        "--tasks: want a whole number >= 1 and <= 10000000, got 0",
     ]
     with pytest.raises(ScenarioError, match="--tasks and --duration exclude each other"):
         with_overrides(parsed(), tasks=1, measure_s=1)
     with pytest.raises(ScenarioError, match="--duration: want a number > 0 and <= 31536000, got -1"):
         with_overrides(parsed(), measure_s=-1)
+
+
+def test_a_duration_that_plans_too_many_arrivals_is_told_at_its_option():
+    closed = 'kind = "closed"\nusers = 24\ntasks = 120'
+    opened = 'kind = "open"\narrivals = "constant"\ntasks_per_s = 1e6\nmeasure_s = 1'
+    with pytest.raises(ScenarioError) as caught:
+        with_overrides(parsed(changed(closed, opened)), measure_s=60)
+    assert caught.value.problems == [
+        "--duration: so long at tasks_per_s, it plans 6e+07 tasks; want at most 10,000,000"
+    ]
+
+
+@pytest.mark.parametrize("name", ["gpt-5.6 fast", "a_b.c-d", "café", "標準"])
+def test_names_may_have_letters_of_any_script(name):
+    text = GOOD.replace("[backends.fast]", f'[backends."{name}"]')
+    assert name in parsed(text).backends

@@ -68,7 +68,7 @@ def test_there_are_enough_cases():
         ),
         pytest.param(
             lambda path: path.write_text(GOOD.replace("24", '"24"')),
-            'load.users: want a whole number >= 1, got "24"',
+            'load.users: want a whole number >= 1 and <= 100000, got "24"',
             id="a fault inside",
         ),
     ],
