@@ -155,6 +155,8 @@ def run_findings(
     if any(warm.values()):
         told = ", ".join(f"{name} {n}" for name, n in warm.items())
         found.append((FindingName.WARM_UP, f"warm-up: {told} tasks, left out"))
+    else:
+        found.append((FindingName.COLD_START, "no warm-up: the first wave of tasks is in the numbers"))
     found.append((FindingName.UNCERTIFIED, "there is no certificate of the meter on this machine"))
     return found
 

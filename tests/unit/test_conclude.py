@@ -64,7 +64,7 @@ def names(summary):
 def test_a_sound_run_has_no_verdict_and_says_that_nothing_certified_it():
     summary, verdict = concluded([a_task()], [a_call()])
     assert verdict.verdict is Verdict.NONE
-    assert names(summary) == {FindingName.UNCERTIFIED, FindingName.COST_UNKNOWN}  # no price
+    assert names(summary) == {FindingName.UNCERTIFIED, FindingName.COST_UNKNOWN, FindingName.COLD_START}
     assert summary.meter.clock == "kernel"
     assert EXIT_CODES[verdict.verdict] == 0
 
