@@ -39,7 +39,11 @@ def completion_curve(
     at_risk = len(times) - np.searchsorted(np.sort(times), steps, side="left")
     hazard = _counts(times[ended], steps) / at_risk
     surviving = np.cumprod(np.concatenate(([1.0], 1 - hazard)))[:-1]  # just before each step
-    share = np.minimum(1.0, np.cumsum(surviving * _counts(times[completed], steps) / at_risk))
+    done = np.cumsum(_counts(times[completed], steps))
+    if ended.all():  # nothing is censored: counts are exact, and a share on its limit meets it
+        return Curve(times_s=steps, share=done / len(times), n=len(times))
+    share = np.cumsum(surviving * _counts(times[completed], steps) / at_risk)
+    share = np.minimum(1.0, np.round(share, 12))
     return Curve(times_s=steps, share=share, n=len(times))
 
 
@@ -60,6 +64,11 @@ def share_at(curve: Curve, limit_s: float) -> float:
     """Give F at `limit_s`: the share of tasks done by then."""
     steps = int(np.searchsorted(curve.times_s, limit_s, side="right"))
     return float(curve.share[steps - 1]) if steps else 0.0
+
+
+def at_risk_at(times_s: NDArray[np.float64], at_s: float) -> int:
+    """Count the tasks that were still watched just before `at_s`."""
+    return int(np.sum(times_s >= at_s))
 
 
 def share_replicates(

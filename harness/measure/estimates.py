@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.measure import histogram as histograms
-from harness.measure.curve import Curve, completion_curve, share_at, share_replicates, time_at
+from harness.measure.curve import (
+    CENSORED,
+    Curve,
+    at_risk_at,
+    completion_curve,
+    share_at,
+    share_replicates,
+    time_at,
+)
 from harness.measure.histogram import Histogram
 from harness.measure.intervals import (
     Resampling,
@@ -151,15 +159,20 @@ def tasks_of(tasks: Sequence[TaskRecord], units: Units) -> Tasks:
 
 
 def time_estimate(tasks: Tasks, q: float) -> Estimate:
-    """Give a quantile of the completion curve in seconds; `not_reached` with what is known of its ends."""
+    """Give a quantile of the completion curve in seconds; `not_reached` with what is known of its ends.
+
+    Where tasks were cut before it, those still watched there must be as many as q of `needed(q)` tasks
+    would leave: else it is `too_few`, n being the number of tasks that the watched ones stand for.
+    """
     n = tasks.curve.n
     if not n:
         return Estimate(value=None, reason=Reason.UNKNOWN)
-    if n < needed(q):
-        return Estimate(value=None, n=n, reason=Reason.TOO_FEW, needed=needed(q))
     point = time_at(tasks.curve, q)
     at = point if point is not None else float(tasks.times_s.max())
-    low, high = levels(q, _independent(tasks, at))
+    worth = min(float(n), _watched(tasks, at, q))
+    if worth < needed(q):
+        return Estimate(value=None, n=int(worth), reason=Reason.TOO_FEW, needed=needed(q))
+    low, high = levels(q, min(worth, _independent(tasks, at)))
     ends = time_at(tasks.curve, low), time_at(tasks.curve, high)
     if point is None:
         return Estimate(value=None, low=ends[0], high=None, n=n, reason=Reason.NOT_REACHED)
@@ -167,12 +180,40 @@ def time_estimate(tasks: Tasks, q: float) -> Estimate:
 
 
 def within_estimate(tasks: Tasks, limit_s: float) -> Estimate:
-    """Give the share of tasks done by `limit_s`."""
+    """Give the share of tasks done by `limit_s`.
+
+    Beyond the last moment that anybody was watched, cut tasks may have been done or not: then it is a
+    range, from what was seen to what would be if all of them were. Timed-out tasks are misses.
+    """
     if not tasks.curve.n:
         return Estimate(value=None, reason=Reason.UNKNOWN)
-    share = share_at(tasks.curve, limit_s)
-    low, high = levels(share, _independent(tasks, limit_s))
-    return Estimate(value=share, low=min(low, share), high=max(high, share), n=tasks.curve.n)
+    share, n = share_at(tasks.curve, limit_s), tasks.curve.n
+    worth = _independent(tasks, limit_s)
+    if 0 < share < 1:
+        worth = min(worth, max(1.0, _watched(tasks, limit_s, share)))
+    low, high = levels(share, worth)
+    last = float(tasks.times_s.max())
+    open_at_last = [
+        outcome
+        for time, outcome in zip(tasks.times_s, tasks.outcomes, strict=True)
+        if time >= (tasks.curve.times_s[-1] if len(tasks.curve.times_s) else 0.0)
+    ]
+    if limit_s > last and share < 1 and TaskOutcome.CUT in open_at_last:
+        return Estimate(value=None, low=min(low, share), high=1.0, n=n, reason=Reason.UNKNOWN)
+    return Estimate(value=share, low=min(low, share), high=max(high, share), n=n)
+
+
+def _watched(tasks: Tasks, at_s: float, q: float) -> float:
+    """Give how many tasks those still watched at `at_s` stand for, if a share q ended before; n uncut.
+
+    Of n tasks nobody cut, n (1 - q) are left there. Tasks cut before make it fewer.
+    """
+    cut_before = any(
+        outcome in CENSORED and time < at_s
+        for time, outcome in zip(tasks.times_s, tasks.outcomes, strict=True)
+    )
+    left = at_risk_at(tasks.times_s, at_s)
+    return left / (1 - q) if cut_before and q < 1 else float(tasks.curve.n)
 
 
 def _independent(tasks: Tasks, at_s: float) -> float:

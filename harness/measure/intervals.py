@@ -22,7 +22,7 @@ BLOCK_MIN = 10
 BLOCKS_MIN = 8
 FEW_BLOCKS = 6
 """With fewer than 60 units blocks are shorter than 10: too few blocks tell no spread at all."""
-REPLICATES = 500
+REPLICATES = 1000
 CELLS = 20_000_000
 """Largest number of weights of one block length: beyond it there are fewer replicates, at least 100."""
 RUNS_MIN = 5

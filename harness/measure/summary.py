@@ -122,7 +122,7 @@ def task_time(tasks: Tasks, within_s: Iterable[float] = ()) -> TaskTime:
     """Give quantiles and shares of the completion curve."""
     p50, p90, p95, p99 = (time_estimate(tasks, q) for q in (0.5, 0.9, 0.95, 0.99))
     limits = sorted({*WITHIN_S, *within_s})
-    within = {f"{limit:g}": within_estimate(tasks, limit) for limit in limits}
+    within = {_seconds(limit): within_estimate(tasks, limit) for limit in limits}
     return TaskTime(p50_s=p50, p90_s=p90, p95_s=p95, p99_s=p99, within=within)
 
 
@@ -183,6 +183,11 @@ def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:
     if not total:
         return {}
     return {part: sum(task.breakdown[part] * task_time_ns(task) for task in done) / total for part in PARTS}
+
+
+def _seconds(limit: float) -> str:
+    """Write a limit as a key: whole seconds bare, others in full."""
+    return str(int(limit)) if limit == int(limit) else repr(float(limit))
 
 
 def _quantiles(estimate: Callable[[float], Estimate]) -> Quantiles:
