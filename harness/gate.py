@@ -14,7 +14,7 @@ from harness.measure.facts import Records, RunFacts
 from harness.measure.summary import MEASURED
 from harness.measure.verdict import exit_code
 from harness.report import read_about, read_run
-from harness.results import CompareSummary, Finding, Verdict
+from harness.results import CompareSummary, Estimate, Finding, Verdict
 from harness.sinks.answer import cell, compare_table, out, print_findings, print_verdict
 
 ALIKE = ("workloads", "seed", "load", "cache_salt")
@@ -28,7 +28,7 @@ class _Kept:
 
 
 def gate(folder: Path, *, baseline: Path | None, allow_inconclusive: bool) -> int:
-    """Decide a run's objectives again; with `baseline` a backend that got slower fails too.
+    """Decide a run's objectives again; with `baseline` a backend that got slower, or is gone, fails too.
 
     Slower: the whole interval of the ratio of median task times (then / now) lies below 1.
     """
@@ -42,17 +42,20 @@ def gate(folder: Path, *, baseline: Path | None, allow_inconclusive: bool) -> in
     compared, findings = _compared(baseline, folder)
     screen.print(compare_table(compared, str(baseline)))
     print_findings(screen, findings)
-    slower = [
-        name
-        for name, found in compared.items()
-        if found.ratio_p50.high is not None and found.ratio_p50.high < 1
-    ]
+    slower = [name for name, found in compared.items() if _slower(found.ratio_p50)]
     for name in slower:
-        screen.tell(
-            f"FAIL {name}: slower than in {baseline}: ratio of medians {cell(compared[name].ratio_p50, 'x')}",
-        )
-    failed = bool(slower) and code != exit_code(Verdict.INVALID, allow_inconclusive=False)
+        told = cell(compared[name].ratio_p50, "x")
+        screen.tell(f"FAIL {name}: slower than in {baseline}: ratio of medians {told}")
+    gone = [name for name in read_run(baseline)[1].backends if name not in kept.facts.backends]
+    for name in gone:
+        screen.tell(f"FAIL {name}: in {baseline}, but not in this run")
+    failed = bool(slower or gone) and code != exit_code(Verdict.INVALID, allow_inconclusive=False)
     return exit_code(Verdict.FAIL, allow_inconclusive=False) if failed else code
+
+
+def _slower(ratio: Estimate) -> bool:
+    """Tell whether the whole interval of a known ratio then / now lies below 1."""
+    return ratio.value is not None and ratio.high is not None and ratio.high < 1
 
 
 def compare_runs(first: Path, second: Path) -> int:
@@ -62,6 +65,9 @@ def compare_runs(first: Path, second: Path) -> int:
     screen.tell(f"{second} against {first}: above 1 the second run is faster")
     screen.print(compare_table(compared, str(first)))
     print_findings(screen, findings)
+    both = (read_run(first)[1].backends, read_run(second)[1].backends)
+    for name in sorted(both[0].keys() ^ both[1].keys()):
+        screen.tell(f"* {name}: in {first if name in both[0] else second} only")
     return 0
 
 

@@ -130,9 +130,11 @@ def _curve_ratios(
         if n < needed(q):
             return Estimate(value=None, n=n, reason=Reason.TOO_FEW, needed=needed(q))
         ours, theirs = (time_at(curve, q) for curve in curves)
-        if ours is None and theirs is None:
-            return Estimate(value=None, n=n, reason=Reason.NOT_REACHED)
-        point = float(_quotient(_or_never(ours), _or_never(theirs)))
+        if ours is None or theirs is None:
+            return _unreached(ours, theirs, last=[float(one.max()) for one in times], n=n)
+        point = float(_quotient(ours, theirs))
+        if not np.isfinite(point):
+            return Estimate(value=None, n=n, reason=Reason.UNKNOWN)
         replicates = [
             _quotient(
                 time_replicates(times[0], outcomes[0], left, q),
@@ -143,8 +145,6 @@ def _curve_ratios(
         # where a resample reaches q on neither side, its ratio may be anything
         ends = [np.nan_to_num(one, nan=end, posinf=inf) for one in replicates for end in (0.0, inf)]
         low, high = widened(point, ends, [blocks for _, _, blocks in drawn for _ in (0, 1)])
-        if ours is None or theirs is None:
-            return Estimate(None, low=finite(low), high=finite(high), n=n, reason=Reason.NOT_REACHED)
         return Estimate(value=point, low=finite(low), high=finite(high), n=n)
 
     return ratio(0.5), ratio(0.9)
@@ -186,8 +186,14 @@ def _draw_sides(
     return drawn
 
 
-def _or_never(time_s: float | None) -> float:
-    return inf if time_s is None else time_s
+def _unreached(ours: float | None, theirs: float | None, *, last: Sequence[float], n: int) -> Estimate:
+    """Bound a ratio of quantiles of which one was not reached: that one lies beyond the last time seen.
+
+    last: the longest time that anything was watched on either side. Neither reached: nothing is known.
+    """
+    low = last[0] / theirs if ours is None and theirs else None
+    high = ours / last[1] if theirs is None and ours is not None and last[1] else None
+    return Estimate(None, low=low, high=high, n=n, reason=Reason.NOT_REACHED)
 
 
 def _quotient(over: Floats | float, under: Floats | float) -> Floats:

@@ -112,7 +112,7 @@ def _extra(lane: _Lane, facts: RunFacts, name: str) -> dict[str, Estimate]:
     wasted = wasted_usd(lane.kept.calls, facts.backends[name].prices)
     unknown = Estimate(value=None, reason=Reason.UNKNOWN)
     return {
-        **throughput(lane.kept, facts.run_s),
+        **throughput(lane.kept),
         "wasted_usd": unknown if wasted is None else Estimate(wasted, n=len(lane.kept.calls)),
     }
 

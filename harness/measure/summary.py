@@ -157,23 +157,32 @@ def token_totals(calls: Sequence[CallRecord]) -> TokenTotals:
     )
 
 
-def throughput(kept: Kept, measure_s: float) -> dict[str, Estimate]:
+def throughput(kept: Kept) -> dict[str, Estimate]:
     """Give output tokens a second of the whole backend: delivered in all, and by calls that ended well.
 
-    A cut call delivered what came: as the stream told, else one token an event, which is a lower bound.
-    Null where a call that ended well did not tell its tokens.
+    Over the time that this backend was at work: from its first measured task's start to its last one's
+    end, repeats added up. A cut call delivered what came: as the stream told, else one token an event,
+    which is a lower bound. Null where a call that ended well did not tell its tokens.
     """
     ok = [call for call in kept.calls if call.outcome is CallOutcome.OK]
     rest = [call for call in kept.calls if call.outcome is not CallOutcome.OK]
-    completed = _total(call.output_tokens for call in ok)
+    completed, busy_s = _total(call.output_tokens for call in ok), _busy_s(kept.tasks)
     unknown = Estimate(value=None, n=len(kept.calls), reason=Reason.UNKNOWN)
-    if completed is None or measure_s <= 0:
+    if completed is None or busy_s <= 0:
         return {"delivered_tokens_per_s": unknown, "completed_tokens_per_s": unknown}
     part = sum(call.streamed_events if call.output_tokens is None else call.output_tokens for call in rest)
     return {
-        "delivered_tokens_per_s": Estimate((completed + part) / measure_s, n=len(kept.calls)),
-        "completed_tokens_per_s": Estimate(completed / measure_s, n=len(ok)),
+        "delivered_tokens_per_s": Estimate((completed + part) / busy_s, n=len(kept.calls)),
+        "completed_tokens_per_s": Estimate(completed / busy_s, n=len(ok)),
     }
+
+
+def _busy_s(tasks: Sequence[TaskRecord]) -> float:
+    spans: dict[int, tuple[int, int]] = {}
+    for task in tasks:
+        start, end = spans.get(task.repeat, (task.scheduled_ns, task.ended_ns))
+        spans[task.repeat] = min(start, task.scheduled_ns), max(end, task.ended_ns)
+    return sum(end - start for start, end in spans.values()) / 1e9
 
 
 def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:

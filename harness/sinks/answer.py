@@ -57,11 +57,10 @@ def print_answer(
     screen.print(Text(facts.title, style="bold"))
     if any(finding.name is FindingName.SIMULATED for finding in summary.findings):
         screen.print(Text(BANNER, style="yellow"))
-    for name, workloads in summary.compare.items():
-        for workload, found in workloads.items():
-            screen.tell(sentence(summary, facts, name, workload, found))
-    print_curves(screen, curves)
     results = {name: body.workloads[facts.workload] for name, body in summary.backends.items()}
+    for line in sentences(summary, facts, results):
+        screen.tell(line)
+    print_curves(screen, curves)
     screen.tell(f"estimates with 95 % intervals {summary.intervals}")
     for part in _blocks(results, screen.width):
         screen.print(table(part, rows(list(results.values()))))
@@ -102,10 +101,20 @@ def out() -> Screen:
     return Screen(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
 
 
-def sentence(summary: Summary, facts: RunFacts, name: str, workload: str, found: CompareSummary) -> str:
-    """Answer in one sentence: decode, task, and the ceiling that everything else sets.
+def sentences(summary: Summary, facts: RunFacts, results: Mapping[str, WorkloadSummary]) -> Iterator[str]:
+    """Answer for each candidate; for each backend where none is compared."""
+    for name, workloads in summary.compare.items():
+        yield sentence(summary, facts, name, facts.workload, workloads[facts.workload])
+    if not summary.compare:
+        for name, result in results.items():
+            yield own_sentence(name, result)
 
-    Ceiling: 1 / (1 - share of decode and hidden reasoning in the baseline's task time), by Amdahl's law.
+
+def sentence(summary: Summary, facts: RunFacts, name: str, workload: str, found: CompareSummary) -> str:
+    """Answer in one sentence: decode, tasks, and the ceiling that everything else sets.
+
+    Ceiling: 1 / (1 - share of decode and hidden reasoning in the baseline's summed task time), by
+    Amdahl's law; it belongs beside the ratio of summed times.
     """
     base = summary.backends[facts.baseline or ""].workloads[workload]
     candidate = summary.backends[name].workloads[workload]
@@ -114,15 +123,32 @@ def sentence(summary: Summary, facts: RunFacts, name: str, workload: str, found:
     if slow and fast:
         parts.append(f"decode on {name} is {number(fast / slow)} times as fast as on {facts.baseline}")
     speedup = found.speedup_p50
-    parts.append(
-        f"the median task {cell(speedup)} times as fast" if known(speedup) else f"the task: {cell(speedup)}"
-    )
-    decoding = base.breakdown.get("decode", 0.0) + base.breakdown.get("reasoning", 0.0)
-    if 0 < decoding < 1:
-        ceiling = number(1 / (1 - decoding))
-        parts.append(f"with infinitely fast decode and all else as on {facts.baseline}, {ceiling} times")
+    half = f"half of the tasks are at least {cell(speedup)} times as fast"
+    parts.append(half if speedup.value is not None else f"the median task's speed-up: {cell(speedup)}")
+    if found.ratio_total.value is not None:
+        parts.append(f"all together {cell(found.ratio_total)} times")
+    ceiling = ceiling_of(base)
+    if ceiling is not None:
+        given = f"with infinitely fast decode and all else as on {facts.baseline}"
+        parts.append(f"{given}, all together {number(ceiling)} times")
     said = "; ".join(parts)
     return f"{said[:1].upper()}{said[1:]} ({found.pairs} pairs)."
+
+
+def ceiling_of(result: WorkloadSummary) -> float | None:
+    """Give how many times as fast all tasks together would be if tokens took no time."""
+    decoding = result.breakdown.get("decode", 0.0) + result.breakdown.get("reasoning", 0.0)
+    return 1 / (1 - decoding) if 0 < decoding < 1 else None
+
+
+def own_sentence(name: str, result: WorkloadSummary) -> str:
+    """Answer for a backend that is compared with none."""
+    half, most = cell(result.task_time.p50_s, "s"), cell(result.task_time.p90_s, "s")
+    said = f"On {name} half of the tasks are done within {half}, nine of ten within {most}"
+    ceiling = ceiling_of(result)
+    if ceiling is None:
+        return f"{said}."
+    return f"{said}; with infinitely fast decode all together would be {number(ceiling)} times as fast."
 
 
 def known(estimate: Estimate) -> bool:

@@ -213,3 +213,16 @@ def test_an_inconclusive_run_exits_3_unless_allowed(tmp_path):
     assert (ended.code, folder.json("verdict")["verdict"]) == (3, "INCONCLUSIVE")
     assert harness("gate", str(folder.path)).code == 3
     assert harness("gate", str(folder.path), "--allow-inconclusive").code == 0
+
+
+def test_a_backend_that_is_gone_fails_the_gate(first, tmp_path):
+    less = tmp_path / "less"
+    shutil.copytree(first[1].path, less)
+    about = orjson.loads((less / "run.json").read_bytes())
+    del about["facts"]["backends"]["fast"]
+    about["facts"] |= {"baseline": None, "objectives": {"held": [], "compared": [], "policy": "point"}}
+    (less / "run.json").write_bytes(orjson.dumps(about))
+    ended = harness("gate", str(less), "--baseline", str(first[1].path))
+    assert ended.code == 1
+    assert f"FAIL fast: in {first[1].path}, but not in this run" in ended.out
+    assert "fast: in" in harness("compare", str(first[1].path), str(less)).out

@@ -73,9 +73,13 @@ def two(**said):
 def test_the_sentence_tells_decode_task_and_ceiling():
     summary = two(decode_tokens_per_s=Estimate(750.0, 740.0, 760.0, 90))
     said = sentence(summary, facts(), "fast", "coding", summary.compare["fast"]["coding"])
-    assert said.startswith("Decode on fast is 15.0 times as fast as on slow; the median task 2.00 [")
+    assert said.startswith(
+        "Decode on fast is 15.0 times as fast as on slow; half of the tasks are at least 2.00 ["
+    )
     # decode and hidden reasoning are 0.6 of the time: 1 / (1 - 0.6)
-    assert said.endswith("with infinitely fast decode and all else as on slow, 2.50 times (100 pairs).")
+    assert said.endswith(
+        "with infinitely fast decode and all else as on slow, all together 2.50 times (100 pairs)."
+    )
 
 
 def printed(capsys, summary, curves=None):

@@ -178,3 +178,44 @@ def test_two_equal_backends_are_told_as_equal():
         told = compared(ours, theirs, seed=seed)[0].speedup_p50
         holds += told.low <= 1 <= told.high
     assert holds >= 90
+
+
+def timed(times_s, outcomes, backend):
+    return [
+        a_task(
+            task_id=f"{backend}/{k}",
+            backend=backend,
+            k=k,
+            session=k,
+            scheduled_ns=k * S,
+            started_ns=k * S,
+            ended_ns=k * S + round(seconds * S),
+            outcome=outcome,
+        )
+        for k, (seconds, outcome) in enumerate(zip(times_s, outcomes, strict=True))
+    ]
+
+
+def compared_sides(base, cand):
+    sides = (Side("base", "w", base, []), Side("cand", "w", cand, []))
+    return compare(*sides, generator=np.random.default_rng(1), open_loop=False)[0]
+
+
+def test_a_quantile_that_a_limit_hid_bounds_the_ratio_and_claims_no_more():
+    done = [TaskOutcome.COMPLETED] * 60
+    base = timed([10.0 + k / 100 for k in range(60)], done, "base")
+    hidden = [TaskOutcome.COMPLETED] * 30 + [TaskOutcome.TIMEOUT] * 30
+    cand = timed([1.0 + k / 100 for k in range(30)] + [5.0] * 30, hidden, "cand")
+    found = compared_sides(base, cand).ratio_p90
+    assert (found.value, found.reason, found.low) == (None, Reason.NOT_REACHED, None)
+    assert found.high == pytest.approx(10.53 / 5.0)  # its p90 lies beyond 5 s, that is all that is known
+    mirrored = compared_sides(cand, base).ratio_p90
+    assert (mirrored.value, mirrored.high) == (None, None)
+    assert mirrored.low == pytest.approx(5.0 / 10.53)
+
+
+def test_tasks_that_take_no_time_have_no_ratio():
+    done = [TaskOutcome.COMPLETED] * 40
+    nothing = compared_sides(timed([1.0] * 40, done, "base"), timed([0.0] * 40, done, "cand"))
+    for estimate in (nothing.ratio_p50, nothing.ratio_p90, nothing.ratio_total):
+        assert (estimate.value, estimate.reason) == (None, Reason.UNKNOWN)

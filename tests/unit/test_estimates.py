@@ -149,3 +149,30 @@ def test_2m2_the_interval_covers_the_truth_though_load_noise_is_shared(q):
         naive += np.quantile(drawn, 0.025) <= truth <= np.quantile(drawn, 0.975)
     assert 0.90 <= covered / rounds <= 0.98
     assert naive < covered
+
+
+@pytest.mark.parametrize(("done", "n"), [(9, 10), (27, 30), (81, 90), (133, 140)])
+def test_a_share_on_its_limit_is_the_limit(done, n):
+    outcomes = [TaskOutcome.COMPLETED] * done + [TaskOutcome.FAILED] * (n - done)
+    found = within_estimate(prepared(some_tasks([1.0 + i / 1000 for i in range(n)], outcomes)), 60)
+    assert found.value == done / n
+
+
+def test_beyond_the_last_moment_that_anybody_was_watched_a_share_is_a_range():
+    tasks = some_tasks([5.0, 30.0] * 20, [TaskOutcome.COMPLETED, TaskOutcome.CUT] * 20)
+    found = within_estimate(prepared(tasks), 60)
+    assert (found.value, found.high, found.reason) == (None, 1.0, Reason.UNKNOWN)
+    assert 0.3 < found.low <= 0.5
+    assert within_estimate(prepared(tasks), 30).value == 0.5
+
+
+def test_timed_out_tasks_are_misses_at_any_limit():
+    outcomes = [TaskOutcome.COMPLETED] * 20 + [TaskOutcome.TIMEOUT] * 20
+    found = within_estimate(prepared(some_tasks([5.0] * 20 + [30.0] * 20, outcomes)), 60)
+    assert found.value == 0.5
+
+
+def test_one_survivor_of_a_cut_run_is_too_few():
+    outcomes = [TaskOutcome.CUT] * 39 + [TaskOutcome.COMPLETED]
+    found = time_estimate(prepared(some_tasks([0.1] * 39 + [6.67], outcomes)), 0.5)
+    assert (found.value, found.reason, found.n, found.needed) == (None, Reason.TOO_FEW, 2, 6)

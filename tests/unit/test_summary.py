@@ -195,9 +195,9 @@ def test_m19_cut_calls_delivered_what_came_and_have_no_latency():
     # 10 users, 60 s, every answer 1000 tokens in 50 s, the second one cut after 200
     done = each(10, a_call(output_tokens=1000, streamed_events=1000))
     cut = each(10, a_call(output_tokens=None, streamed_events=200, outcome=CallOutcome.CUT))
-    tasks = [a_task(task_id=str(i), outcome=TaskOutcome.CUT) for i in range(10)]
+    tasks = [a_task(task_id=str(i), outcome=TaskOutcome.CUT, ended_ns=60 * S) for i in range(10)]
     kept = Kept([a_task(), *tasks], [*done, *cut])
-    found = throughput(kept, 60.0)
+    found = throughput(kept)
     assert found["delivered_tokens_per_s"].value == pytest.approx(200)
     assert found["completed_tokens_per_s"].value == pytest.approx(1000 * 10 / 60)
     summary = summary_of(kept.tasks, kept.calls)
@@ -207,4 +207,4 @@ def test_m19_cut_calls_delivered_what_came_and_have_no_latency():
 
 def test_throughput_is_unknown_where_a_server_did_not_tell():
     kept = Kept([a_task()], [a_call(output_tokens=None, token_source=TokenSource.UNKNOWN)])
-    assert throughput(kept, 60.0)["delivered_tokens_per_s"].reason is Reason.UNKNOWN
+    assert throughput(kept)["delivered_tokens_per_s"].reason is Reason.UNKNOWN
