@@ -20,7 +20,7 @@ Policy = Literal["point", "confident"]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One limit. `limit` is in `unit`: s, ms, tokens/s, USD, x, or "" for a share from 0 to 1.
+    """One limit. `limit` is in `unit`: s, ms, tokens/s, USD, x, or "" for a plain number or a share.
 
     `statistic` is p50, p90, p95, p99 or within; "" where the metric is a single number. `within_s` is
     the T of `within(T)`, an int where it is whole. `text` names metric, statistic and limit.
@@ -75,7 +75,7 @@ class Metric:
     @property
     def example(self) -> str:
         """A text that is right under this metric."""
-        at_least = ">=" if self.quantity is _SPEED else "<="
+        at_least = ">=" if self.quantity in (_SPEED, _PER_TOKEN) else "<="
         return " ".join([*self.statistics[:1], at_least, self.quantity.example])
 
 
@@ -84,6 +84,7 @@ _MILLISECONDS = Quantity("ms", {"ms": Decimal(1), "s": Decimal(1000)}, "20ms")
 _SHARE = Quantity("", {"": Decimal(1), "%": Decimal("0.01")}, "90%")
 _SPEED = Quantity("tokens/s", {"": Decimal(1)}, "400")
 _USD = Quantity("USD", {"": Decimal(1)}, "0.05")
+_PER_TOKEN = Quantity("", {"": Decimal(1)}, "0.8")
 _TIMES = Quantity("x", {"": Decimal(1), "x": Decimal(1)}, "1.5x")
 
 _WITHIN = "within(T)"
@@ -96,10 +97,12 @@ METRICS: Mapping[str, Metric] = {
     "gap": Metric(_MILLISECONDS, _QUANTILES),
     "tpot": Metric(_MILLISECONDS, _QUANTILES),
     "decode_tokens_per_s": Metric(_SPEED),
+    "events_per_token": Metric(_PER_TOKEN),
     "headline": Metric(_SECONDS),  # the headline of every kind there is so far is a time
     "cost_per_task": Metric(_USD),
 }
-"""Keys of `[objectives]`. cost_per_task: USD of all measured tasks / completed tasks."""
+"""Keys of `[objectives]`. events_per_token: median of output events / streamed tokens; below 0.8 a gap is no
+token's. cost_per_task: USD of all measured tasks / completed tasks."""
 
 COMPARISONS = ("speedup_p50", "speedup_p10", "speedup_p90", "ratio_p50", "ratio_p90", "cost_per_task")
 """First words in `[compare]`. cost_per_task: candidate / baseline of USD per completed task; the others
@@ -191,7 +194,8 @@ def _limit(right: str, op: str, quantity: Quantity) -> tuple[float, str]:
         if not unit:
             raise ValueError(f"no unit after {number}; want {' or '.join(units)}")
         if not units:
-            raise ValueError(f"want a number alone ({quantity.unit}), got {shown(right)}")
+            unit = f" ({quantity.unit})" if quantity.unit else ""
+            raise ValueError(f"want a number alone{unit}, got {shown(right)}")
         raise ValueError(no_such("unit", unit, units))
     limit = float(Decimal(number) * quantity.written[unit])
     if quantity is _SHARE and limit > 1:

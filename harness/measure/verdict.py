@@ -150,6 +150,7 @@ def _estimate(result: WorkloadSummary, objective: Objective) -> Estimate:
         return times
     single = {
         "decode_tokens_per_s": result.decode_tokens_per_s,
+        "events_per_token": result.extra.get("events_per_token", _UNKNOWN),
         "headline": _headline_s(result.headline),
         "cost_per_task": result.cost.per_completed_task_usd,
     }

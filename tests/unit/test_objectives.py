@@ -25,6 +25,8 @@ from harness.objectives import (
         ("gap", "p99 <= 20ms", ("p99", "<=", 20, "ms", "gap p99 <= 20ms")),
         ("tpot", "p50 <= 0.0013s", ("p50", "<=", 1.3, "ms", "tpot p50 <= 0.0013s")),
         ("decode_tokens_per_s", ">= 400", ("", ">=", 400, "tokens/s", "decode_tokens_per_s >= 400")),
+        ("events_per_token", ">= 0.8", ("", ">=", 0.8, "", "events_per_token >= 0.8")),
+        ("events_per_token", "<= 1.25", ("", "<=", 1.25, "", "events_per_token <= 1.25")),
         ("headline", "<= 2s", ("", "<=", 2, "s", "headline <= 2s")),
         ("headline", "headline <= 300ms", ("", "<=", 0.3, "s", "headline <= 300ms")),
         ("cost_per_task", "cost_per_task <= 0.05", ("", "<=", 0.05, "USD", "cost_per_task <= 0.05")),
@@ -114,6 +116,7 @@ STATISTICS = "statistics: p50, p90, p95, p99"
         ("task_time", "p50 >=", 'want a number >= 0 after >=, such as 20s; got ""'),
         ("task_time", "p50 <= 1s <= 2s", 'want a number >= 0 after <=, such as 20s; got "1s <= 2s"'),
         ("task_time", f"p50 <= {'9' * 400}s", "the number after <= is too large"),
+        ("events_per_token", ">= 80%", 'want a number alone, got "80%"'),
         ("decode_tokens_per_s", ">= 400tok", 'want a number alone (tokens/s), got "400tok"'),
         (
             "decode_tokens_per_s",

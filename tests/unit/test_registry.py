@@ -26,12 +26,18 @@ GOLDEN = {
     "start_lag_ms": (TASK, 7.0),
     "ttft_s": (CALL, 0.25),
     "ttfo_s": (CALL, 0.75),
+    "last_output_s": (CALL, 1.25),
     "call_time_s": (CALL, 1.5),
     "tpot_ms": (CALL, 50.0),  # 1 s over 21 streamed tokens but the first one
     "decode_tokens_per_s": (CALL, 20.0),
     "events_per_token": (CALL, 7 / 21),
 }
-LOW = {"ttft_s": 0.2, "ttfo_s": 0.7, "tpot_ms": 45.0}  # 0.9 s from the latest first to the earliest last
+LOW = {
+    "ttft_s": 0.2,
+    "ttfo_s": 0.7,
+    "last_output_s": 1.15,
+    "tpot_ms": 45.0,
+}  # 0.9 s from the latest first to the earliest last
 
 
 def test_every_metric_of_a_record_has_a_golden_value():

@@ -36,6 +36,7 @@ def rows(record):
 DISTINCT = a_workload(
     task_time={"p50_s": an(10.0), "p90_s": an(11.0), "p95_s": an(12.0), "p99_s": an(13.0)},
     ttft_s=all_of(an(1.0)),
+    extra={"events_per_token": an(0.6)},
     headline=Headline(name="mouth_to_ear", unit="ms", better="lower", value=an(700.0, 600.0, 800.0)),
 )
 
@@ -55,6 +56,7 @@ DISTINCT = a_workload(
         ("gap", "p95 <= 1s", 3.0),
         ("tpot", "p95 <= 1s", 4.0),
         ("decode_tokens_per_s", ">= 1", 250.0),
+        ("events_per_token", ">= 0.8", 0.6),
         ("headline", "<= 1s", 0.7),
         ("cost_per_task", "<= 1", 0.05),
     ],

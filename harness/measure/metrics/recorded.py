@@ -16,6 +16,11 @@ def ttfo_ns(call: CallRecord) -> int | None:
     return None if call.first_answer_ns is None else call.first_answer_ns - call.sent_ns
 
 
+def last_output_ns(call: CallRecord) -> int | None:
+    """Last output event - sent; usage and the end mark come later."""
+    return None if call.last_output_ns is None else call.last_output_ns - call.sent_ns
+
+
 def wall_ns(call: CallRecord) -> int:
     """End of the answer - sent."""
     return call.done_ns - call.sent_ns
@@ -40,6 +45,11 @@ def ttft_low_ns(call: CallRecord) -> int | None:
 def ttfo_low_ns(call: CallRecord) -> int | None:
     """Earliest TTFO that the bounds of a shared read allow."""
     return None if call.first_answer_low_ns is None else call.first_answer_low_ns - call.sent_ns
+
+
+def last_output_low_ns(call: CallRecord) -> int | None:
+    """Earliest last output that the bounds of a shared read allow."""
+    return None if call.last_output_low_ns is None else call.last_output_low_ns - call.sent_ns
 
 
 def tpot_low_ns(call: CallRecord) -> float | None:
