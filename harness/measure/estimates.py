@@ -187,12 +187,11 @@ def within_estimate(tasks: Tasks, limit_s: float) -> Estimate:
     """
     if not tasks.curve.n:
         return Estimate(value=None, reason=Reason.UNKNOWN)
-    share, n = share_at(tasks.curve, limit_s), tasks.curve.n
+    share, n, last = share_at(tasks.curve, limit_s), tasks.curve.n, float(tasks.times_s.max())
     worth = _independent(tasks, limit_s)
     if 0 < share < 1:
-        worth = min(worth, max(1.0, _watched(tasks, limit_s, share)))
+        worth = min(worth, max(1.0, _watched(tasks, min(limit_s, last), share)))
     low, high = levels(share, worth)
-    last = float(tasks.times_s.max())
     open_at_last = [
         outcome
         for time, outcome in zip(tasks.times_s, tasks.outcomes, strict=True)

@@ -1,6 +1,6 @@
 """Records become the summary: one workload on one backend at a time."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ from harness.measure.estimates import (
 )
 from harness.measure.histogram import Histogram
 from harness.measure.metrics.registry import METRICS
-from harness.measure.metrics.task import task_time_ns
+from harness.measure.metrics.task import llm_busy_ns, task_time_ns, task_ttft_ns
 from harness.records import CallOutcome, CallRecord, Phase, TaskOutcome, TaskRecord
 from harness.results import (
     CallCounts,
@@ -87,7 +87,12 @@ def workload_summary(
         tpot_ms=_quantiles(lambda q: call_estimate("tpot_ms", ok, of, q)),
         decode_tokens_per_s=call_estimate("decode_tokens_per_s", ok, of, 0.5),
         headline=Headline(name="task_time", unit="s", better="lower", value=times.p50_s),
-        extra={"events_per_token": call_estimate("events_per_token", ok, of, 0.5), **extra},
+        extra={
+            "events_per_token": call_estimate("events_per_token", ok, of, 0.5),
+            "last_output_s": call_estimate("last_output_s", ok, of, 0.5),
+            **per_task(kept, of),
+            **extra,
+        },
         tokens=token_totals(kept.calls),
         breakdown=shares(kept.tasks),
         cost=cost,
@@ -155,6 +160,22 @@ def token_totals(calls: Sequence[CallRecord]) -> TokenTotals:
         wasted=_total(call.output_tokens for call in rest),
         source=" + ".join(sources) or "unknown",
     )
+
+
+def per_task(kept: Kept, of: Units) -> dict[str, Estimate]:
+    """Give medians over tasks: summed time of their calls, and TTFT of their first call; in seconds."""
+    calls: Mapping[str, list[CallRecord]] = defaultdict(list)
+    for call in kept.calls:
+        calls[call.task_id].append(call)
+    done = [task for task in kept.tasks if task.outcome is TaskOutcome.COMPLETED and calls[task.task_id]]
+    busy = [llm_busy_ns(calls[task.task_id]) / 1e9 for task in done]
+    places = [of.place[task.task_id] for task in done]
+    first = [(task_ttft_ns(calls[task.task_id]), place) for task, place in zip(done, places, strict=True)]
+    known = [(ttft / 1e9, place) for ttft, place in first if ttft is not None]
+    return {
+        "llm_busy_s": quantile_estimate(busy, places, of, 0.5),
+        "task_ttft_s": quantile_estimate([ttft for ttft, _ in known], [place for _, place in known], of, 0.5),
+    }
 
 
 def throughput(kept: Kept) -> dict[str, Estimate]:

@@ -194,10 +194,11 @@ def test_m19_cut_calls_delivered_what_came_and_have_no_latency():
     done = a_call(output_tokens=1000, streamed_events=1000, last_output_ns=50 * S, done_ns=50 * S)
     cut = a_call(output_tokens=None, streamed_events=200, outcome=CallOutcome.CUT)
     calls = [replace(call, call_id=f"{i}{call.outcome}") for call in (done, cut) for i in range(10)]
-    speeds = throughput(Kept([a_task(outcome=TaskOutcome.CUT)], calls), 60.0)
+    cut_task = a_task(outcome=TaskOutcome.CUT, ended_ns=60 * S)
+    speeds = throughput(Kept([cut_task], calls))
     assert speeds["delivered_tokens_per_s"].value == pytest.approx(200)
     assert speeds["completed_tokens_per_s"].value == pytest.approx(166.7, abs=0.05)
-    result = workload(conclude(Records(tasks=[a_task()], calls=calls), facts(run_s=60.0))[0])
+    result = workload(conclude(Records(tasks=[cut_task], calls=calls), facts())[0])
     assert (result.calls.ok, result.calls.cut, result.ttft_s.p50.n) == (10, 10, 10)
     assert result.extra["delivered_tokens_per_s"].value == pytest.approx(200)
 
