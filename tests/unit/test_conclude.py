@@ -1,19 +1,15 @@
 """All records of a run become its summary and verdict: findings, validity, the meter's own state."""
 
-import asyncio
-import time
 from dataclasses import replace
 
 import numpy as np
 import orjson
 import pytest
 
-from harness.clock import MachineClock
 from harness.measure.compare_findings import BackendIdentity
 from harness.measure.conclude import conclude
 from harness.measure.facts import BackendFacts, Records, RunFacts
 from harness.measure.verdict import EXIT_CODES
-from harness.meter import Meter
 from harness.objectives import Objectives
 from harness.records import CallOutcome, EventsRecord, Phase, TaskOutcome, TokenSource
 from harness.results import FindingName, Verdict
@@ -312,26 +308,6 @@ def test_m06_without_usage_the_clients_count_of_events_is_kept_under_its_own_nam
     assert call.streamed_events == 1  # the client's: "yes" came in one event
     assert summary.backends["b"].workloads["w"].tokens.output is None  # never passed off as the server's
     assert found(summary, FindingName.NO_USAGE) == "1 of 1 calls came without token counts"
-
-
-def test_m29_a_busy_loop_is_measured_and_told():
-    # the client is blocked 150 ms once a second
-    async def busy():
-        meter, clock = Meter(), MachineClock()
-        async with asyncio.TaskGroup() as group:
-            pulse = group.create_task(meter.pulse(clock))
-            for _ in range(2):
-                await asyncio.sleep(0.85)
-                time.sleep(0.15)
-            await asyncio.sleep(0.05)
-            pulse.cancel()
-        return meter.lag_p99_ms()
-
-    lag = asyncio.run(busy())
-    assert lag > 100
-    summary, _ = concluded([a_task()], [a_call()], loop_lag_p99_ms=lag)
-    assert summary.meter.loop_lag_p99_ms.value == lag
-    assert f"{lag:.0f} ms late at p99 (limit 50 ms)" in found(summary, FindingName.CLIENT_LIMITED)
 
 
 def test_the_same_records_and_facts_give_the_same_bytes():
