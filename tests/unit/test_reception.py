@@ -32,7 +32,7 @@ def test_a_read_that_stopped_before_the_end_of_the_queue_is_told_to_have_gone_on
             return Progress.SILENT
 
         loop = asyncio.get_running_loop()
-        reception = Reception(MachineClock(), on_read, loop.create_future(), sent_ns=0)
+        reception = Reception(MachineClock(), on_read, loop.create_future(), began_ns=0)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             client = stamped((socket.AF_INET, socket.SOCK_STREAM, 0, "", ()))
             client.setblocking(True)
