@@ -17,8 +17,7 @@ check: .venv/dev
 	$(BIN)/lint-imports
 
 bench: .venv/dev
-	$(BIN)/python benchmarks/stamps.py
-	$(BIN)/python benchmarks/first_request.py
+	@$(BIN)/python benchmarks/bench.py
 
 format: .venv/dev
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""The least that a reader of streams in Python can do: wait for a socket, read it, split events, orjson, a time.
+"""The least that a reader of streams in Python can do: wait for a socket, read, split, orjson, a time.
 
     python bare_reader.py URL STREAMS REQUESTS
 

@@ -1,4 +1,4 @@
-"""Processor time per token of whole clients, side by side: the product, a bare reader, and peers that are here.
+"""Processor time per token of whole clients side by side: the product, a bare reader, peers that are here.
 
 Every client reads the same server in turns, round after round, so that a busy neighbour meets all of
 them. Start-up is taken off by runs of one request; benchmarks/README.md tells how a peer comes in.
@@ -9,19 +9,18 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from truth import HERE, Server, serving
 
 TOKENS = 500
-WAVES = 4
+WAVES = 5
 """Requests of each stream in a run."""
 
-ROUNDS = 5
+ROUNDS = 4
 STREAMS = (32, 50)
-LIMIT_S = 120
 
 PRODUCT, BARE = "harness", "bare reader"
 PEERS = {
@@ -30,7 +29,7 @@ PEERS = {
     "SGLang's Python client": "HARNESS_BENCH_SGLANG",
     "llm-locust": "HARNESS_BENCH_LLM_LOCUST",
 }
-"""The variable of a peer holds its command, with {url}, {root}, {streams}, {requests} and {tokens} to fill in."""
+"""Whose variable holds its command, with {url}, {root}, {streams}, {requests} and {tokens} to fill in."""
 
 _OURS = "{python} {here}/{script}.py {url} {streams} {requests}"
 
@@ -41,7 +40,7 @@ class Cost:
 
     client: str
     streams: int
-    us: list[float] = field(default_factory=list)
+    us: list[float]
     failure: str | None = None
 
     @property
@@ -57,25 +56,38 @@ def commands() -> dict[str, str]:
     """All clients that are here, by name."""
     ours = {PRODUCT: "product_client", BARE: "bare_reader"}
     found = {name: _OURS.replace("{script}", script) for name, script in ours.items()}
-    return found | {name: os.environ[variable] for name, variable in PEERS.items() if os.environ.get(variable)}
+    return found | {
+        name: os.environ[variable] for name, variable in PEERS.items() if os.environ.get(variable)
+    }
 
 
 def costs(binary: Path | None, streams: int) -> list[Cost]:
     """Run every client in turns; a peer that fails is left out from then on."""
-    table = {name: Cost(name, streams) for name in commands()}
+    started_s: dict[str, list[float]] = {name: [] for name in commands()}
+    whole_s: dict[str, list[float]] = {name: [] for name in commands()}
+    failures: dict[str, str] = {}
     requests = streams * WAVES
     with serving(binary, tokens=TOKENS) as server:
         for _ in range(ROUNDS):
             for name, command in commands().items():
-                if table[name].failure is None:
-                    try:
-                        started_s = cpu_s(command, server, streams=streams, requests=1)
-                        all_s = cpu_s(command, server, streams=streams, requests=requests)
-                    except RuntimeError as failure:
-                        table[name] = Cost(name, streams, failure=str(failure))
-                    else:
-                        table[name].us.append((all_s - started_s) * 1e6 / ((requests - 1) * TOKENS))
-    return list(table.values())
+                if name in failures:
+                    continue
+                try:
+                    started_s[name].append(cpu_s(command, server, streams=streams, requests=1))
+                    whole_s[name].append(cpu_s(command, server, streams=streams, requests=requests))
+                except RuntimeError as failure:
+                    if name in (PRODUCT, BARE):
+                        raise SystemExit(f"{name}: {failure}") from None
+                    failures[name] = str(failure)
+    tokens = (requests - 1) * TOKENS
+    return [
+        Cost(name, streams, [], failures[name])
+        if name in failures
+        else Cost(
+            name, streams, [(whole - median(started_s[name])) * 1e6 / tokens for whole in whole_s[name]]
+        )
+        for name in commands()
+    ]
 
 
 def cpu_s(command: str, server: Server, *, streams: int, requests: int) -> float:

@@ -2,9 +2,10 @@
 
     python truth_server.py --port N --rate 750 --tokens 1000 --ttft-ms 50 [--cert FILE --key FILE]
 
-One thread, loopback only, one write per token, one event of 220 bytes and more per write. Any POST is
-answered, `?tokens=N` in its path makes an answer shorter; `GET /stats` tells `events`, `done`, `late_over_1ms` and
-`max_late_ns`. The schedule is absolute: what is late is sent at once, and the lateness does not add up.
+One thread, loopback only, one write per token, one event of some 250 bytes per write. Any POST is
+answered; `?tokens=N` in its path makes an answer shorter. `GET /stats` tells `events`, `done`,
+`late_over_1ms` and `max_late_ns`. The schedule is absolute: what is late is sent at once, and the
+lateness does not add up.
 
 Truth is CLOCK_MONOTONIC in ns. `t_ns` is read before an event is made. Between that and its write lies
 Python, and TLS's encryption, so an event also tells `last_ns`, the clock just before and just after the

@@ -55,6 +55,7 @@ class _Sink(StreamReader):
         self._waiter = None
         super().feed_eof()
         if reception is not None:
+            reception.between_chunks = False  # behind the last one is the next answer
             reception.end()
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException = _EXC_SENTINEL) -> None:
