@@ -3,6 +3,7 @@
 import asyncio
 import os
 import ssl
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
@@ -12,9 +13,8 @@ from harness.client.http import CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock
 from harness.errors import UnreachableError
 from harness.measure.compare_findings import BackendIdentity
-from harness.preparation import Prepared
 from harness.prices import prices_of
-from harness.scenario import Backend
+from harness.scenario import Backend, Scenario
 from harness.simulator.profiles import profiles
 from harness.wire import DIALECTS
 from harness.workloads.step import LiveBackend
@@ -42,16 +42,26 @@ def identity(name: str, backend: Backend) -> BackendIdentity:
     )
 
 
-async def connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStack) -> list[LiveBackend]:
-    """Open an exchange for each backend; a backend that cannot be reached ends the run here."""
-    simulated = iter(prepared.simulators.urls() if prepared.simulators is not None else ())
+async def connect(
+    scenario: Scenario,
+    keys: Mapping[str, str],
+    urls: Iterable[str],
+    *,
+    clock: MachineClock,
+    stack: AsyncExitStack,
+) -> list[LiveBackend]:
+    """Open an exchange for each backend; a backend that cannot be reached ends the run here.
+
+    urls: of the simulated backends, in order; keys: backend -> its key.
+    """
+    simulated = iter(urls)
     live = []
-    for name, backend in prepared.scenario.backends.items():
+    for name, backend in scenario.backends.items():
         url = backend.url or next(simulated)
         if backend.url is not None:
             await _reach(name, url, backend.limits.connect_s)
         dialect = DIALECTS[backend.dialect]
-        headers = {"Authorization": f"Bearer {prepared.keys[name]}"} if name in prepared.keys else {}
+        headers = {"Authorization": f"Bearer {keys[name]}"} if name in keys else {}
         exchange = HttpExchange(
             Endpoint(
                 url=url, headers=headers, transport=backend.transport, stream_types=dialect.stream_types
@@ -71,7 +81,7 @@ async def connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStack
                 service_tier=backend.service_tier,
                 output_control="x_plan" if backend.simulate else backend.output_control,
                 extra_body=backend.extra_body,
-                key=prepared.keys.get(name),
+                key=keys.get(name),
                 prices=prices_of(backend.model, backend.price),
             )
         )

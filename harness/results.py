@@ -73,6 +73,8 @@ class FindingName(StrEnum):
     CLIENT_LIMITED = "client_limited"
     INTERRUPTED = "interrupted"
     SPEND_LIMIT = "spend_limit"
+    WORKER_LOST = "worker_lost"
+    REMOTE_EVENTS = "remote_events"
 
 
 @dataclass(frozen=True, slots=True)

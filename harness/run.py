@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from harness.accounts import account_of, machinery_of, run_facts
 from harness.client.http import raise_file_limit
 from harness.clock import MachineClock, wall_time
-from harness.connect import connect, identity
-from harness.engine import Engine, Job, Kept
+from harness.connect import connect
+from harness.engine import Engine
 from harness.errors import StoppedError
+from harness.job import Kept, job_of
 from harness.machine import facts as machine_facts
-from harness.measure.facts import BackendFacts, Records, RunFacts
+from harness.measure.facts import Records, RunFacts
 from harness.meter import Meter, Spending
 from harness.preparation import Prepared
-from harness.prices import prices_of
 from harness.records import SCHEMA, CallRecord, EventsRecord, Phase, TaskRecord
 from harness.report import finish, write_facts
 from harness.results import FindingName
-from harness.scenario import OpenLoad, objectives_of
 from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
 from harness.sinks.records import RECORD_FILES, RUN_FILE, RecordWriter, write_json
-from harness.workloads import WORKLOADS
 
 INTERRUPTED = 130
 BEFORE_THE_FIRST = "interrupted before the first call"
@@ -62,7 +61,8 @@ def run(prepared: Prepared) -> int:
 def _run(prepared: Prepared, folder: Path) -> int:
     with RecordWriter(folder) as writer:
         running = _Run(prepared, uuid4().hex[:12], writer)
-        write_json(folder, RUN_FILE, describe(running))
+        about = describe(prepared, running.run_id)
+        write_json(folder, RUN_FILE, about)
         try:
             facts = asyncio.run(_measure(running))
         except ExceptionGroup as several:
@@ -70,7 +70,7 @@ def _run(prepared: Prepared, folder: Path) -> int:
     phases = [engine.phases for engine in running.engines]
     write_facts(
         folder,
-        describe(running) | {"phases": phases, "origin_monotonic_ns": running.engines[0].origin_ns},
+        about | {"phases": phases, "origin_monotonic_ns": running.engines[0].origin_ns},
         facts,
     )
     code = finish(folder, running.records, facts, allow_inconclusive=prepared.options.allow_inconclusive)
@@ -99,12 +99,11 @@ def default_folder(name: str) -> Path:
     return first
 
 
-def describe(running: _Run) -> dict[str, Any]:
+def describe(prepared: Prepared, run_id: str) -> dict[str, Any]:
     """Make `run.json`'s first part: everything that is known before the first call."""
-    prepared = running.prepared
     return {
         "schema": SCHEMA,
-        "run_id": running.run_id,
+        "run_id": run_id,
         "started": datetime.fromtimestamp(wall_time(), UTC).isoformat(),
         "scenario_file": str(prepared.options.scenario),
         "scenario": prepared.scenario.model_dump(mode="json", by_alias=True),
@@ -123,14 +122,15 @@ async def _measure(running: _Run) -> RunFacts:
     tasks = scenario.load.tasks
     totals = dict.fromkeys(scenario.backends, None if tasks is None else tasks * options.repeat)
     async with AsyncExitStack() as stack:
-        backends = await connect(prepared, running.clock, stack)
+        urls = prepared.simulators.urls() if prepared.simulators is not None else ()
+        backends = await connect(scenario, prepared.keys, urls, clock=running.clock, stack=stack)
         progress = stack.enter_context(LiveProgress(totals, quiet=options.quiet))
         progress.say(limits_line(scenario))
         kept = _keeper(running, spending, progress)
         _drain_on_interrupt(running, progress)
         for repeat in range(options.repeat):
             engine = Engine(
-                _job(running, repeat),
+                job_of(scenario, run_id=running.run_id, repeat=repeat),
                 backends,
                 clock=running.clock,
                 kept=kept,
@@ -177,27 +177,6 @@ def _keeper(running: _Run, spending: Spending, progress: LiveProgress) -> Kept:
     return Kept(keep_call, keep_task)
 
 
-def _job(running: _Run, repeat: int) -> Job:
-    scenario = running.prepared.scenario
-    entry = scenario.workloads[0]
-    workload = WORKLOADS[entry.kind]
-    planner = workload.planner
-    return Job(
-        name=entry.name,
-        preset=entry.preset,
-        workload=workload,
-        parameters=entry.parameters,
-        planner=planner(entry.parameters, seed=scenario.seed, name=entry.name),
-        warm_up_planner=planner(entry.parameters, seed=scenario.seed, name=entry.name, sequence="warm-up"),
-        task_limit_s=entry.task_limit_s,
-        load=scenario.load,
-        seed=scenario.seed,
-        run_id=running.run_id,
-        salted=scenario.cache_salt == "on",
-        repeat=repeat,
-    )
-
-
 def _drain_on_interrupt(running: _Run, progress: LiveProgress) -> None:
     """Make Ctrl-C drain once and cut twice; records are on disk either way."""
 
@@ -212,42 +191,12 @@ def _drain_on_interrupt(running: _Run, progress: LiveProgress) -> None:
 
 
 def _facts(running: _Run, caveats: Sequence[tuple[FindingName, str]]) -> RunFacts:
-    scenario, engines = running.prepared.scenario, running.engines
-    job = engines[0].job
-    planned = sorted(set[int]().union(*(engine.planned for engine in engines)))
-    return RunFacts(
-        title=scenario.name,
-        workload=job.name,
-        seed=job.seed,
-        backends={name: _backend_facts(running, name) for name in scenario.backends},
-        baseline=scenario.compare.baseline if scenario.compare else None,
-        objectives=objectives_of(scenario),
-        repeats=len(engines),
-        salted=job.salted,
-        interrupted=any(engine.interrupted for engine in engines),
-        measure_s=sum(_lasted_s(engine, "drain") for engine in engines),
-        run_s=sum(_lasted_s(engine, "end") for engine in engines),
-        cpu_share=running.meter.cpu_share,
-        loop_lag_p99_ms=running.meter.lag_p99_ms(),
-        asked_per_s=scenario.load.tasks_per_s if isinstance(scenario.load, OpenLoad) else None,
-        caveats=[*job.workload.caveats(job.planner, planned), *caveats],
-    )
-
-
-def _lasted_s(engine: Engine, mark: str) -> float:
-    """Time from the start of measure to a mark, or to the end if the run never came to it."""
-    until = engine.phases.get(mark, engine.phases["end"])
-    return max(0.0, (until - engine.phases["measure"]) / 1e9)
-
-
-def _backend_facts(running: _Run, name: str) -> BackendFacts:
-    scenario, options = running.prepared.scenario, running.prepared.options
-    backend = scenario.backends[name]
-    never_run = (options.repeat - len(running.engines)) * (scenario.load.tasks or 0)
-    lanes = [lane for engine in running.engines for lane in engine.lanes if lane.backend.name == name]
-    return BackendFacts(
-        identity=identity(name, backend),
-        prices=prices_of(backend.model, backend.price),
-        dropped=sum(lane.dropped for lane in lanes) + never_run,
-        lost=next((lane.lost for lane in lanes if lane.lost is not None), None),
+    prepared = running.prepared
+    never_run = prepared.options.repeat - len(running.engines)
+    return run_facts(
+        prepared.scenario,
+        [account_of(engine) for engine in running.engines],
+        machinery_of(running.meter),
+        never_run=never_run * (prepared.scenario.load.tasks or 0),
+        caveats=caveats,
     )

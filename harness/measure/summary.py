@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class Kept:
     calls: Sequence[CallRecord]
     gaps: Mapping[str, Histogram] = field(default_factory=dict)
     dropped: int = 0
+    lost: int = 0
 
 
 def measured(kept: Kept) -> Kept:
@@ -56,7 +57,7 @@ def measured(kept: Kept) -> Kept:
     tasks = [task for task in kept.tasks if task.phase in MEASURED]
     ids = {task.task_id for task in tasks}
     calls = [call for call in kept.calls if call.task_id in ids]
-    return Kept(tasks, calls, kept.gaps, kept.dropped)
+    return replace(kept, tasks=tasks, calls=calls)
 
 
 def units(kept: Kept, *, generator: np.random.Generator, runs: Mapping[str, int] | None = None) -> Units:
@@ -78,7 +79,7 @@ def workload_summary(
     times = task_time(tasks_of(kept.tasks, of), within_s)
     gaps = gaps_of(_gaps(ok, kept), {call.call_id: of.place[call.task_id] for call in ok}, of)
     return WorkloadSummary(
-        tasks=task_counts(kept.tasks, dropped=kept.dropped),
+        tasks=task_counts(kept.tasks, dropped=kept.dropped, lost=kept.lost),
         calls=call_counts(kept.calls),
         task_time=times,
         ttft_s=_quantiles(lambda q: call_estimate("ttft_s", ok, of, q)),
@@ -102,18 +103,18 @@ def workload_summary(
     )
 
 
-def task_counts(tasks: Sequence[TaskRecord], *, dropped: int) -> TaskCounts:
-    """Count outcomes; `lost` is for tasks whose worker died, which one process cannot have."""
+def task_counts(tasks: Sequence[TaskRecord], *, dropped: int, lost: int = 0) -> TaskCounts:
+    """Count outcomes. dropped: planned tasks that never began; lost: those that went with their worker."""
     by = Counter(task.outcome for task in tasks)
     return TaskCounts(
-        scheduled=len(tasks) + dropped,
+        scheduled=len(tasks) + dropped + lost,
         dropped=dropped,
         completed=by[TaskOutcome.COMPLETED],
         failed=by[TaskOutcome.FAILED],
         timeout=by[TaskOutcome.TIMEOUT],
         abandoned=by[TaskOutcome.ABANDONED],
         cut=by[TaskOutcome.CUT],
-        lost=0,
+        lost=lost,
     )
 
 
