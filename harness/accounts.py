@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from harness.connect import identity
-from harness.engine import Engine
+import orjson
+
+from harness.measure.compare_findings import BackendIdentity
 from harness.measure.facts import BackendFacts, LostWorker, RunFacts
-from harness.meter import Meter
 from harness.prices import prices_of
 from harness.results import FindingName
-from harness.scenario import OpenLoad, Scenario, objectives_of
+from harness.scenario import Backend, OpenLoad, Scenario, objectives_of
+from harness.simulator.profiles import profiles
 from harness.workloads import WORKLOADS
 
 
@@ -42,21 +44,6 @@ class Machinery:
     loop_lag_p99_ms: float | None
     lost_workers: Sequence[LostWorker] = ()
     lost_allowed: bool = False
-
-
-def account_of(engine: Engine) -> Account:
-    """Close an engine's books."""
-    return Account(
-        phases=engine.phases,
-        lanes={lane.backend.name: LaneAccount(lane.dropped, lane.lost) for lane in engine.lanes},
-        planned=sorted(engine.planned),
-        interrupted=engine.interrupted,
-    )
-
-
-def machinery_of(meter: Meter) -> Machinery:
-    """Tell how one process fared."""
-    return Machinery(cpu_share=meter.cpu_share, loop_lag_p99_ms=meter.lag_p99_ms())
 
 
 def merged(accounts: Sequence[Account]) -> Account:
@@ -136,4 +123,22 @@ def _backend(
         dropped=lane.dropped + never_run,
         lost=lane.lost,
         lost_tasks=sum(worker.tasks.get(name, 0) for worker in machinery.lost_workers),
+    )
+
+
+def identity(name: str, backend: Backend) -> BackendIdentity:
+    """Describe a backend as far as a comparison must not mix it with its tier; holds no key."""
+    profile = profiles().get(backend.simulate or "")
+    return BackendIdentity(
+        backend=name,
+        host="simulated" if profile else urlsplit(backend.url or "").netloc,
+        model=backend.model,
+        dialect=backend.dialect,
+        transport=backend.transport,
+        tier=backend.service_tier,
+        key_name=backend.key_env,
+        simulated=profile is not None,
+        output_control="x_plan" if profile else backend.output_control,
+        body=orjson.dumps(backend.extra_body, option=orjson.OPT_SORT_KEYS).decode(),
+        route=str(profile.route) if profile else None,
     )

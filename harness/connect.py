@@ -7,39 +7,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
-import orjson
-
 from harness.client.http import CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock
 from harness.errors import UnreachableError
-from harness.measure.compare_findings import BackendIdentity
 from harness.prices import prices_of
-from harness.scenario import Backend, Scenario
-from harness.simulator.profiles import profiles
+from harness.scenario import Scenario
 from harness.wire import DIALECTS
 from harness.workloads.step import LiveBackend
 
 ITER_ANY = "HARNESS_ITER_ANY"
 """Environment variable: 1 forces the body reader that uses aiohttp's public interface only."""
 CONNECT_S_MAX = 30.0
-
-
-def identity(name: str, backend: Backend) -> BackendIdentity:
-    """Describe a backend as far as a comparison must not mix it with its tier; holds no key."""
-    profile = profiles().get(backend.simulate or "")
-    return BackendIdentity(
-        backend=name,
-        host="simulated" if profile else urlsplit(backend.url or "").netloc,
-        model=backend.model,
-        dialect=backend.dialect,
-        transport=backend.transport,
-        tier=backend.service_tier,
-        key_name=backend.key_env,
-        simulated=profile is not None,
-        output_control="x_plan" if profile else backend.output_control,
-        body=orjson.dumps(backend.extra_body, option=orjson.OPT_SORT_KEYS).decode(),
-        route=str(profile.route) if profile else None,
-    )
 
 
 async def connect(

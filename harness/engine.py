@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
+from harness.accounts import Account, LaneAccount
 from harness.arrivals import ramp_offsets_ns
 from harness.clock import Clock
 from harness.errors import HarnessError
@@ -74,14 +75,28 @@ class Engine:
         measure_s = job.load.measure_s
         self._end_ns = None if measure_s is None else self._measure_ns + round(measure_s * 1e9)
 
+    def account(self) -> Account:
+        """Close the books: what this engine knows of itself beside its records."""
+        return Account(
+            phases=self.phases,
+            lanes={lane.backend.name: LaneAccount(lane.dropped, lane.lost) for lane in self.lanes},
+            planned=sorted(self.planned),
+            interrupted=self.interrupted,
+        )
+
     def drain(self) -> None:
         """Start nothing more; what is open may end."""
         self._stopping.set()
 
+    def cut(self) -> None:
+        """End all that is open."""
+        self._aborting.set()
+        self.drain()
+
     def stop(self) -> None:
         """Drain because somebody asks for it; a second call cuts what is still open."""
         if self.interrupted:
-            self._aborting.set()
+            self.cut()
         self.interrupted = True
         self.drain()
 

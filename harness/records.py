@@ -105,6 +105,7 @@ class CallRecord:
     first_event_tokens: int | None = None
     streamed_events: int = 0
     network_ns: int = 0
+    received_bytes: int = 0
     input_planned: int | None = None
     output_asked: int | None = None
     output_control: str | None = None

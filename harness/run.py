@@ -1,29 +1,25 @@
 """One run, from a prepared scenario to DIR, the answer and an exit code: `harness run`."""
 
 import asyncio
-import re
 import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-from harness.accounts import account_of, machinery_of, run_facts
+from harness.accounts import run_facts
 from harness.client.http import raise_file_limit
-from harness.clock import MachineClock, wall_time
+from harness.clock import MachineClock
 from harness.connect import connect
 from harness.engine import Engine
-from harness.errors import StoppedError
+from harness.errors import StoppedError, first_fault
+from harness.folder import default_folder, describe
 from harness.job import Kept, job_of
-from harness.machine import facts as machine_facts
 from harness.measure.facts import Records, RunFacts
 from harness.meter import Meter, Spending
 from harness.preparation import Prepared
-from harness.records import SCHEMA, CallRecord, EventsRecord, Phase, TaskRecord
+from harness.records import CallRecord, EventsRecord, Phase, TaskRecord
 from harness.report import finish, write_facts
 from harness.results import FindingName
 from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
@@ -66,7 +62,7 @@ def _run(prepared: Prepared, folder: Path) -> int:
         try:
             facts = asyncio.run(_measure(running))
         except ExceptionGroup as several:
-            raise _first(several) from None
+            raise first_fault(several) from None
     phases = [engine.phases for engine in running.engines]
     write_facts(
         folder,
@@ -75,42 +71,6 @@ def _run(prepared: Prepared, folder: Path) -> int:
     )
     code = finish(folder, running.records, facts, allow_inconclusive=prepared.options.allow_inconclusive)
     return INTERRUPTED if facts.interrupted else code
-
-
-def _first(group: ExceptionGroup) -> Exception:
-    """Take the first fault out of its nested groups: the others follow from it."""
-    fault = group.exceptions[0]
-    return _first(fault) if isinstance(fault, ExceptionGroup) else fault
-
-
-def default_folder(name: str) -> Path:
-    """Make a DIR of its own, named by UTC time and scenario; runs of the same second are numbered."""
-    word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
-    first = Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{word}"
-    for number in count(1):
-        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError:
-            break  # whoever writes there tells why
-        return folder
-    return first
-
-
-def describe(prepared: Prepared, run_id: str) -> dict[str, Any]:
-    """Make `run.json`'s first part: everything that is known before the first call."""
-    return {
-        "schema": SCHEMA,
-        "run_id": run_id,
-        "started": datetime.fromtimestamp(wall_time(), UTC).isoformat(),
-        "scenario_file": str(prepared.options.scenario),
-        "scenario": prepared.scenario.model_dump(mode="json", by_alias=True),
-        "seed": prepared.scenario.seed,
-        "machine": machine_facts(),
-        "certificate": None,
-    }
 
 
 async def _measure(running: _Run) -> RunFacts:
@@ -195,8 +155,8 @@ def _facts(running: _Run, caveats: Sequence[tuple[FindingName, str]]) -> RunFact
     never_run = prepared.options.repeat - len(running.engines)
     return run_facts(
         prepared.scenario,
-        [account_of(engine) for engine in running.engines],
-        machinery_of(running.meter),
+        [engine.account() for engine in running.engines],
+        running.meter.machinery(),
         never_run=never_run * (prepared.scenario.load.tasks or 0),
         caveats=caveats,
     )

@@ -44,6 +44,7 @@ class Reception:
     framed: bool = True
     compressed: bool = False
     body: bytes | None = None
+    received_bytes: int = 0
     last_output_ns: int | None = None
     done_ns: int | None = None
     marked_done: bool = False
@@ -111,6 +112,7 @@ class Reception:
         """
         if self.ended.done():
             return
+        self.received_bytes += len(data)
         stamp = self.stamp_ns()
         try:
             if self.header_ns:
@@ -163,6 +165,7 @@ class Reception:
             connection=self.connection,
             clock=StampClock.KERNEL if kernel else StampClock.LOOP,
             network_ns=self.network_ns,
+            received_bytes=self.received_bytes,
             request_id=self.request_id,
             error=self.error,
             warnings=("compressed",) if self.compressed else (),

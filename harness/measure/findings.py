@@ -31,7 +31,7 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.TIMED_OUT: "they are censored there; see where their time went, or raise `task_limit_s`",
     FindingName.UNSENT_TASKS: "numbers are of the tasks that were started",
     FindingName.SPEND_LIMIT: "numbers are of what was done until then; raise `spend_limit_usd` for more",
-    FindingName.WORKER_LOST: "its users and its share of the plan were gone; `--allow-lost-workers` accepts that",
+    FindingName.WORKER_LOST: "its users and its part of the plan were gone; --allow-lost-workers accepts it",
     FindingName.REMOTE_EVENTS: "copy these files into DIR, so that a report has every event",
     FindingName.CONFOUNDED: "the speed-up is of all that differs, not of the tier alone",
     FindingName.SHARED_QUOTA: 'give each backend its own key, or compare with `pairing = "alternate"`',

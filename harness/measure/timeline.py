@@ -116,6 +116,7 @@ def records_of(
         first_event_tokens=tokens[0] if tokens else None,
         streamed_events=len(answer.high_ns),
         network_ns=timeline.network_ns,
+        received_bytes=timeline.received_bytes,
         input_planned=facts.input_planned,
         output_asked=facts.output_asked,
         output_control=facts.output_control,

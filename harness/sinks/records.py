@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 import orjson
 
 from harness.errors import HarnessError, LostRecordsError, UsageError
-from harness.records import CallRecord, EventsRecord, TaskRecord
+from harness.measure.histogram import Histogram
+from harness.records import SCHEMA, CallRecord, EventsRecord, TaskRecord
 from harness.results import Summary, VerdictRecord
 
 RECORD_FILES = ("tasks.jsonl", "calls.jsonl", "events.jsonl")
 RUN_FILE = "run.json"
+GAPS_FILE = "gaps.jsonl"
 INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 _CALL_KEYS = tuple(field.name for field in fields(CallRecord))
@@ -41,11 +43,32 @@ class RecordWriter:
     def call(self, call: CallRecord, events: EventsRecord) -> None:
         """Write a call that has ended; its events first, so that no call lacks its events."""
         _append(self._events, events)
-        _append(self._calls, _told(call))
+        self.call_line(told(call))
 
-    def task(self, task: TaskRecord) -> None:
-        """Write a task that has ended."""
+    def call_line(self, line: dict[str, Any]) -> None:
+        """Write a call as `told` words it; its events are elsewhere."""
+        _append(self._calls, line)
+
+    def task(self, task: TaskRecord | dict[str, Any]) -> None:
+        """Write a task that has ended; plain values where it comes from another process."""
         _append(self._tasks, task)
+
+    def gaps(self, call_id: str, counted: Histogram) -> None:
+        """Write the gaps, in us, of a call whose events stay on another machine."""
+        line = {
+            "schema": SCHEMA,
+            "call_id": call_id,
+            "buckets": counted.buckets.tolist(),
+            "counts": counted.counts.tolist(),
+            "overflow": counted.overflow,
+        }
+        with (self.folder / GAPS_FILE).open("ab", buffering=0) as file:
+            _append(file, line)
+
+    def close(self) -> None:
+        """Close the files: all is written."""
+        for file in (self._tasks, self._calls, self._events):
+            file.close()
 
     def __enter__(self) -> "RecordWriter":
         return self
@@ -53,19 +76,38 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        files = (self._tasks, self._calls, self._events)
-        started = any(file.tell() for file in files)
-        for file in files:
-            file.close()
+        started = any(file.tell() for file in (self._tasks, self._calls, self._events))
+        self.close()
         if isinstance(error, HarnessError | KeyboardInterrupt) and not started:
-            self._take_back()
+            self.take_back()
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
         """Leave nothing of a run that could not start: its folder is free for the next try."""
         for name in (*RECORD_FILES, RUN_FILE):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # it held something else before
             self.folder.rmdir()
+
+
+class EventsWriter:
+    """Appends events to a file of its own: a worker's, beside those of the others."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = (folder / name).open("xb", buffering=0)
+        except OSError as problem:
+            raise UsageError(f"{folder / name}: cannot be written: {problem.strerror}") from None
+
+    def write(self, events: EventsRecord) -> None:
+        """Write a call's events."""
+        _append(self._file, events)
+
+    def __enter__(self) -> "EventsWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def make_folder(folder: Path) -> Path:
@@ -87,6 +129,14 @@ def write_json(folder: Path, name: str, value: dict[str, Any] | Summary | Verdic
         part.replace(folder / name)
     except OSError as problem:
         raise _lost(folder / name, problem) from None
+
+
+def call_of(line: dict[str, Any]) -> CallRecord:
+    """Make a call of what `told` made of it."""
+    from pydantic import TypeAdapter
+
+    values = {key: line[other] for key, other in _AS_TOLD.items()} | line
+    return TypeAdapter(CallRecord).validate_python(values)
 
 
 def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record]:
@@ -112,7 +162,7 @@ def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record
             raise UsageError(f"{folder / name}: line {number} is not a record of schema 1") from None
 
 
-def _told(call: CallRecord) -> dict[str, Any]:
+def told(call: CallRecord) -> dict[str, Any]:
     """Leave out those later keys of a call that say nothing of their own."""
     values = {name: getattr(call, name) for name in _CALL_KEYS}
     silent = _SILENT | {key: values[other] for key, other in _AS_TOLD.items()}

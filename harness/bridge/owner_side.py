@@ -1,0 +1,234 @@
+"""Locust's master, or its only process: turns Locust's events into a run, and the run's end into Locust's."""
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import flask
+import gevent
+from locust.runners import STATE_MISSING, STATE_RUNNING, STATE_SPAWNING, LocalRunner, MasterRunner
+from locust.web import WebUI
+
+from harness.bridge.merge import Run
+from harness.bridge.options import (
+    EXPECT_S,
+    check_users,
+    options_of,
+    set_defaults,
+    with_run_time,
+)
+from harness.bridge.spread import EvenDispatcher
+from harness.bridge.users import backend_classes
+from harness.bridge.work import TO_OWNER, TO_WORKER, Work
+from harness.errors import HarnessError, UsageError
+from harness.link import Begin, Drain, Go, Settled, message_of, plain
+from harness.preparation import Prepared, prepare, read_scenario
+
+log = logging.getLogger(__name__)
+
+LOCAL = "local"
+INVALID = 4
+
+
+class OwnerSide:
+    """Owns runs: one after the other under the web interface, one when headless."""
+
+    def __init__(self, environment: Any, scenario: Path, web_ui: WebUI | None) -> None:  # noqa: ANN401 - users find `harness` on it
+        self._environment = environment
+        self._runner: Any = environment.runner
+        self._web_ui = web_ui
+        self._default = scenario
+        self._classes = list(environment.user_classes)
+        self._main = gevent.getcurrent()
+        self._run: Run | None = None
+        self._prepared: Prepared = self._prepare()
+        set_defaults(environment, self._prepared.scenario)
+        environment.dispatcher_class = EvenDispatcher
+        if isinstance(self._runner, MasterRunner):
+            self._runner.register_message(TO_OWNER, self._hear)
+            self._expect_workers()
+        else:
+            self._environment.harness = self._work = Work(
+                environment, lambda values: self._heard(LOCAL, values)
+            )
+        for hook, listener in (
+            ("test_start", self._start),
+            ("test_stopping", self._drain),
+            ("test_stop", self._conclude),
+            ("quitting", self._quit),
+        ):
+            getattr(environment.events, hook).add_listener(listener)
+        gevent.signal_handler(signal.SIGINT, self._interrupted)
+        if web_ui is not None and web_ui.app is not None:
+            web_ui.app.before_request(self._before_start)
+
+    # --- before a run --------------------------------------------------------------------------
+
+    def _prepare(self) -> Prepared:
+        """Read the scenario that is asked for now, and start its simulators; raises HarnessError."""
+        said = self._environment.parsed_options
+        shaped = self._environment.shape_class is not None
+        options = options_of(said, scenario=self._default, shaped=shaped)
+        if said.run_time and not shaped:
+            options = with_run_time(options, read_scenario(options), float(said.run_time))
+        prepared = prepare(options)
+        self._environment.user_classes[:] = backend_classes(self._classes, prepared.scenario)
+        return prepared
+
+    def _before_start(self) -> flask.Response | None:
+        """Take what the start form says before Locust starts; faults stand in the form."""
+        starts = flask.request.path.endswith("/swarm") and flask.request.method == "POST"
+        if not starts or self._runner.state in (STATE_RUNNING, STATE_SPAWNING):
+            return None
+        said, form = self._environment.parsed_options, flask.request.form
+        said.scenario, said.out = form.get("scenario", said.scenario), form.get("out", said.out)
+        try:
+            self._forget()
+            self._prepared = self._prepare()
+            check_users(self._environment, self._prepared.scenario, int(form.get("user_count", 0)))
+        except (HarnessError, ValueError) as problem:
+            log.error("%s", problem)  # noqa: TRY400 - a sentence, not a fault of ours
+            return flask.jsonify({"success": False, "message": str(problem), "host": self._environment.host})
+        return None
+
+    def _forget(self) -> None:
+        if self._prepared.simulators is not None:
+            self._prepared.simulators.stop()
+
+    def _expect_workers(self) -> None:
+        """Give up on workers that do not come; Locust itself waits without end, and then says 1."""
+        said = self._environment.parsed_options
+        limit_s, said.expect_workers_max_wait = said.expect_workers_max_wait or EXPECT_S, 0
+        if not (said.headless or said.autostart):
+            return
+
+        def look() -> None:
+            gevent.sleep(limit_s)
+            here = [client.id for client in self._runner.clients.all]
+            missing = said.expect_workers - len(here)
+            if self._run is not None or missing <= 0:
+                return
+            names = f": {', '.join(here)}" if here else ""
+            print(  # noqa: T201 - a sentence for a person
+                f"{missing} of {said.expect_workers} expected workers did not come within {limit_s:g} s;"
+                f" {len(here)} came{names}; start the others, or lower --expect-workers",
+                file=sys.stderr,
+            )
+            self._runner.quit()
+            gevent.kill(self._main, SystemExit(INVALID))
+
+        gevent.spawn(look)
+
+    # --- a run ---------------------------------------------------------------------------------
+
+    def _start(self, **_: Any) -> None:  # noqa: ANN401 - what Locust's hooks are given
+        """Begin a run before the first user is spawned; a run that cannot begin spawns none."""
+        environment, prepared = self._environment, self._prepared
+        try:
+            check_users(environment, prepared.scenario, self._runner.target_user_count)
+            run = Run(
+                prepared,
+                send=self._send,
+                finished=self._finish,
+                drain_s=environment.stop_timeout,
+                lost_allowed=environment.parsed_options.allow_lost_workers,
+            )
+            self._run = run
+            run.begin(self._nodes())
+        except HarnessError as problem:
+            self._run = None
+            print(problem, file=sys.stderr)  # noqa: T201 - one sentence, as `harness run` gives it
+            environment.process_exit_code = problem.exit_code
+            if environment.parsed_options.headless:
+                gevent.spawn(self._runner.quit)
+            raise gevent.GreenletExit from None
+        gevent.spawn(self._watch, run)
+
+    def _nodes(self) -> list[str]:
+        if isinstance(self._runner, LocalRunner):
+            return [LOCAL]
+        if not self._runner.clients.ready:
+            raise UsageError("no worker is connected; start one with --worker")
+        return sorted((client.id for client in self._runner.clients.ready), key=self._runner.get_worker_index)
+
+    def _send(self, node: str, values: dict[str, Any]) -> None:
+        if node != LOCAL:
+            self._runner.send_message(TO_WORKER, values, client_id=node)
+            return
+        match message_of(values):
+            case Begin() as begin:
+                self._work.begin(begin)
+            case Go() as go:
+                self._work.go(go)
+            case Drain(cut=cut):
+                gevent.spawn(self._drain_here, cut=cut)
+
+    def _drain_here(self, *, cut: bool) -> None:
+        self._work.drain(cut=cut)
+        self._heard(LOCAL, plain(Settled()))
+
+    def _hear(self, msg: Any, **_: Any) -> None:  # noqa: ANN401 - Locust's message, and more
+        self._heard(msg.node_id, msg.data)
+
+    def _heard(self, node: str, values: dict[str, Any]) -> None:
+        if self._run is not None:
+            self._run.hear(node, values)
+
+    def _watch(self, run: Run) -> None:
+        """Look once a second who is there."""
+        while True:
+            gevent.sleep(1.0)
+            if run.ending:
+                return
+            for node, worker in run.workers.items() if isinstance(self._runner, MasterRunner) else ():
+                client = self._runner.clients.get(node)
+                if client is None or client.state == STATE_MISSING:
+                    run.lose(worker, "Locust does not hear from it any more")
+            run.watch_users(wanted=self._runner.target_user_count, have=self._runner.user_count)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _finish(self, why: str) -> None:
+        """End the run because its work is done, or cannot be done."""
+        log.info("the run ends: %s", why)
+        if self._environment.parsed_options.headless:
+            self._runner.quit()
+        else:
+            self._runner.stop()
+
+    def _drain(self, **_: Any) -> None:  # noqa: ANN401 - what Locust's hooks are given
+        if self._run is not None:
+            self._run.drain()
+
+    def _conclude(self, **_: Any) -> None:  # noqa: ANN401 - what Locust's hooks are given
+        """Judge the run; its verdict is the exit code, whatever Locust counts as failures."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._environment.process_exit_code = run.conclude()
+            if isinstance(self._runner, LocalRunner):
+                self._work.end()
+
+    def _interrupted(self) -> None:
+        """Drain at Ctrl-C, cut at the second one; before a run, end."""
+        run = self._run
+        if run is None:
+            gevent.kill(self._main, KeyboardInterrupt())
+        elif run.interrupted:
+            run.cut()
+        else:
+            run.interrupted = True
+            gevent.spawn(self._quit_all)
+
+    def _quit_all(self) -> None:
+        self._runner.quit()
+        if self._web_ui is not None:
+            self._web_ui.stop()
+
+    def _quit(self, **_: Any) -> None:  # noqa: ANN401 - what Locust's hooks are given
+        """Before Locust ends: whatever ended it, a run that is open is drained and judged."""
+        if self._run is not None:
+            self._run.interrupted = True
+            self._runner.quit()
+        self._forget()

@@ -1,0 +1,92 @@
+"""Locust's users: each asks the engine for one task after the other, and waits.
+
+A locustfile's own class says what Locust must know (weight, wait_time, tags); before a run it is taken
+once for each backend, so that Locust's counts, ramps and shapes hold for each.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import gevent
+from locust import User, constant, task
+from locust.user.task import LOCUST_STATE_RUNNING, LOCUST_STATE_WAITING
+
+from harness.scenario import OpenLoad, Scenario
+
+
+class AgentUser(User):
+    """One virtual user of a closed load on one backend, or on all by turns (`pairing = "alternate"`).
+
+    table: which of the engine's tables it sits at. `wait_time` is added to what the plan says.
+    """
+
+    abstract = True
+    wait_time = constant(0)
+    table = 0
+    fit_for_open_load = False
+
+    @task
+    def one_task(self) -> None:
+        """Do the next task of this user's session; wait for ever where there is none."""
+        self.wait_killable(lambda: self.environment.harness.task_of(self))
+
+    def wait_killable(self, wait: Any) -> None:  # noqa: ANN401 - any callable that waits
+        """Wait so that Locust may end this user at once: nothing is under way while it thinks."""
+        if self._state == LOCUST_STATE_RUNNING:
+            self._state = LOCUST_STATE_WAITING
+        wait()
+        self.under_way()
+
+    def under_way(self) -> None:
+        """Tell Locust that a task is open, which it lets end (`--stop-timeout`)."""
+        if self._state == LOCUST_STATE_WAITING:
+            self._state = LOCUST_STATE_RUNNING
+
+    def on_stop(self) -> None:
+        """Give up the place in the session."""
+        self.environment.harness.leave(self)
+
+
+class ArrivalUser(AgentUser):
+    """Stands for an open load, whose tasks start by its own plan: Locust wants a user, so one idles."""
+
+    abstract = True
+
+    @task
+    def one_task(self) -> None:
+        """Idle."""
+        self.wait_killable(idle)
+
+
+def idle() -> None:
+    """Wait until Locust kills the user."""
+    while True:
+        gevent.sleep(3600)
+
+
+def backend_classes(classes: Iterable[type[User]], scenario: Scenario) -> list[type[User]]:
+    """Make the classes that run: of each class of the locustfile one for each of the engine's tables.
+
+    Classes that are none of ours are left as they are.
+    """
+    made: list[type[User]] = []
+    for one in classes:
+        if not issubclass(one, AgentUser):
+            made.append(one)
+        elif isinstance(scenario.load, OpenLoad):
+            made.append(_made(one, "arrivals", 0, ArrivalUser))
+        else:
+            made += [_made(one, name, i) for i, name in enumerate(table_names(scenario))]
+    return made
+
+
+def table_names(scenario: Scenario) -> list[str]:
+    """Name the engine's tables: the backends, or all together where each user does all."""
+    names = list(scenario.backends)
+    return ["+".join(names)] if scenario.load.pairing == "alternate" else names
+
+
+def _made(one: type[User], name: str, table: int, kind: type[User] | None = None) -> type[User]:
+    parents = (one,) if kind is None else (kind,)
+    about = {"abstract": False, "table": table, "weight": one.weight, "wait_time": one.wait_time}
+    return type(f"{one.__name__}_{name}", parents, about)
