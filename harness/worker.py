@@ -59,6 +59,9 @@ PIPE_BYTES = 1 << 20
 
 READ_BYTES = 1 << 16
 
+ORPHANED = 4
+"""Exit code where the Locust process has died."""
+
 _USER: ContextVar[int | None] = ContextVar("user", default=None)
 
 
@@ -75,7 +78,7 @@ class _Worker:
         self._gave_up: set[str] = set()
         self._tasks = self._calls = 0
         self.asked = asyncio.Event()
-        self.over = False
+        self.over = self.told = False
         self.engine: Engine
 
     def tell(self, message: Message) -> None:
@@ -225,22 +228,20 @@ async def _one_run(begin: Begin, mail: _Mail, pipe: asyncio.WriteTransport) -> N
         worker.prepare(go, job, backends, here=here)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(worker.run())
-            listening = group.create_task(_listen(worker, mail))
-            await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                asked = group.create_task(worker.asked.wait())
-                await asyncio.wait({asked, listening}, return_when=asyncio.FIRST_COMPLETED)
-                asked.cancel()
-            running.cancel()  # the Locust process is gone, if this still runs
-            if worker.asked.is_set():
-                worker.tell(worker.account())
+            group.create_task(_listen(worker, mail))
+            await running
+            await worker.asked.wait()
+            worker.told = True
+            worker.tell(worker.account())
 
 
 async def _listen(worker: _Worker, mail: _Mail) -> None:
-    """Hand messages on until the Locust process is gone."""
+    """Hand messages on until the Locust process is gone; without it nothing more is sent or written."""
     await worker.engine.opened.wait()
     while (message := await mail.next()) is not None:
         worker.hear(message)
+    if not worker.told:
+        os._exit(ORPHANED)
 
 
 def _sees(folder: Path, run_id: str) -> bool:

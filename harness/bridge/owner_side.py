@@ -209,6 +209,8 @@ class OwnerSide:
             self._environment.process_exit_code = run.conclude()
             if isinstance(self._runner, LocalRunner):
                 self._work.end()
+            if self._environment.parsed_options.headless:  # Locust stays when its last worker has died
+                gevent.spawn(self._runner.quit)
 
     def _interrupted(self) -> None:
         """Drain at Ctrl-C, cut at the second one; before a run, end."""

@@ -5,7 +5,6 @@ once for each backend, so that Locust's counts, ramps and shapes hold for each.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import gevent
 from locust import User, constant, task
@@ -27,15 +26,23 @@ class AgentUser(User):
 
     @task
     def one_task(self) -> None:
-        """Do the next task of this user's session; wait for ever where there is none."""
-        self.wait_killable(lambda: self.environment.harness.task_of(self))
+        """Do the next task of this user's session; idle where there is none."""
+        self.waits()
+        more = self.environment.harness.task_of(self)
+        self.under_way()
+        if not more:
+            self.idle()
 
-    def wait_killable(self, wait: Any) -> None:  # noqa: ANN401 - any callable that waits
-        """Wait so that Locust may end this user at once: nothing is under way while it thinks."""
+    def idle(self) -> None:
+        """Wait until Locust ends this user."""
+        self.waits()
+        while self._state == LOCUST_STATE_WAITING:
+            gevent.sleep(3600)
+
+    def waits(self) -> None:
+        """Tell Locust that it may end this user at once: nothing is under way while it thinks."""
         if self._state == LOCUST_STATE_RUNNING:
             self._state = LOCUST_STATE_WAITING
-        wait()
-        self.under_way()
 
     def under_way(self) -> None:
         """Tell Locust that a task is open, which it lets end (`--stop-timeout`)."""
@@ -55,13 +62,7 @@ class ArrivalUser(AgentUser):
     @task
     def one_task(self) -> None:
         """Idle."""
-        self.wait_killable(idle)
-
-
-def idle() -> None:
-    """Wait until Locust kills the user."""
-    while True:
-        gevent.sleep(3600)
+        self.idle()
 
 
 def backend_classes(classes: Iterable[type[User]], scenario: Scenario) -> list[type[User]]:

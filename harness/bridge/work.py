@@ -14,10 +14,9 @@ from gevent import GreenletExit
 from gevent.event import AsyncResult, Event
 from gevent.lock import RLock
 from locust.env import Environment
-from locust.exception import StopUser
 
 from harness.bridge.child import EngineProcess
-from harness.bridge.users import AgentUser, idle
+from harness.bridge.users import AgentUser
 from harness.link import (
     Began,
     Begin,
@@ -86,23 +85,21 @@ class Work:
             engine.close()
         self._release()
 
-    def task_of(self, user: AgentUser) -> None:
-        """Wait while a user's next task is done; for ever where there is none for it."""
+    def task_of(self, user: AgentUser) -> bool:
+        """Wait while a user's next task is done; tell whether there was one for it."""
         if self._engine is None:
-            raise StopUser
+            return False
         number = self._number_of.setdefault(user, next(self._numbers))
         self._user_of[number] = user
         self._waiting[number] = answer = AsyncResult()
         self._send(Start(number, user.table))
         try:
-            more = answer.get()
+            return bool(answer.get())
         except GreenletExit:
             self._send(Stop(number))
             raise
         finally:
             self._waiting.pop(number, None)
-        if not more:
-            user.wait_killable(idle)
 
     def leave(self, user: AgentUser) -> None:
         """Say that a user has gone."""

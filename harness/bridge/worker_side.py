@@ -77,6 +77,7 @@ class WorkerSide:
             if heard_s and wall_time() - heard_s > SILENT_S and not self._master_listens():
                 log.error("the master is gone; this worker ends")
                 self._work.end()
+                self._environment.stop_timeout = 0.0  # nothing is under way any more
                 self._runner.quit()
                 return
 
