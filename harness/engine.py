@@ -242,7 +242,7 @@ class Engine:
 
     async def _seated(self, user: VirtualUser) -> Seat | None:
         """Let a user rest, outside of task time, and give its place before its next task; None: no task."""
-        await self._clock.sleep_until(user.free_ns)
+        await self._clock.sleep_until(max(user.free_ns, self._start_ns))
         seat = user.seat
         if seat is not None and self._goes_on(user.lanes, seat):
             came_ns = self._clock.now_ns()

@@ -63,6 +63,7 @@ class Run:
     """One run, from DIR's first file to its verdict. `finished` is called when all has come to its end."""
 
     prepared: Prepared
+    writer: RecordWriter
     send: Send
     finished: Callable[[str], None]
     drain_s: float
@@ -74,18 +75,18 @@ class Run:
     users: list[dict[str, float]] = field(default_factory=list)
     refused: Refused | None = None
     origin_ns: int = 0
-    folder: Path = Path()
     _changed: Event = field(default_factory=Event)
-    _writer: RecordWriter = field(init=False)
     _about: dict[str, Any] = field(init=False)
     _spending: Spending = field(init=False)
 
+    @property
+    def folder(self) -> Path:
+        """DIR."""
+        return self.writer.folder
+
     def begin(self, nodes: Iterable[str]) -> None:
         """Open DIR, let every worker connect, and start; raises HarnessError where one cannot."""
-        options, scenario = self.prepared.options, self.prepared.scenario
-        self._spending = Spending(scenario.spend_limit_usd)
-        self._writer = RecordWriter(_free(options.out) if options.out else default_folder(scenario.name))
-        self.folder = self._writer.folder
+        self._spending = Spending(self.prepared.scenario.spend_limit_usd)
         self._about = describe(self.prepared, self.run_id)
         write_json(self.folder, RUN_FILE, self._about)
         self.workers = {node: Worker(index, node) for index, node in enumerate(nodes)}
@@ -93,7 +94,6 @@ class Run:
         for worker in self.workers.values():
             self._say(worker, self._begin(worker, urls))
         if not self._wait(lambda: all(worker.ready for worker in self.workers.values()), READY_S):
-            self._writer.take_back()
             if self.refused:
                 raise RefusedError(self.refused.sentence, self.refused.exit_code)
             late = ", ".join(worker.name for worker in self.workers.values() if not worker.ready)
@@ -108,6 +108,12 @@ class Run:
             "s" * (len(self.workers) > 1),
         )
 
+    def abandon(self) -> None:
+        """Leave nothing of a run that did not come to its start."""
+        if not self.origin_ns:
+            self.writer.close()
+            self.writer.take_back()
+
     def hear(self, node: str, values: dict[str, Any]) -> None:
         """Take what a worker tells: to disk first, then into the books."""
         worker = self.workers.get(node)
@@ -118,7 +124,7 @@ class Run:
             case Call():
                 self._keep_call(worker, message)
             case Task(line=line):
-                self._writer.task(line)
+                self.writer.task(line)
             case Refused(sentence=sentence):
                 self._refuse(worker, message, sentence)
             case Gone():
@@ -172,7 +178,7 @@ class Run:
         """Write the facts, have the answer made from DIR alone, and give the exit code by its verdict."""
         workers = list(self.workers.values())
         scenario, lasted_ns = self.prepared.scenario, monotonic_ns() - self.origin_ns
-        self._writer.close()
+        self.writer.close()
         self._join_events()
         account = account_of_all(workers, scenario, lasted_ns=lasted_ns, interrupted=self.interrupted)
         machinery = machinery_of_all(workers, scenario, lost_allowed=self.lost_allowed)
@@ -246,9 +252,9 @@ class Run:
 
     def _keep_call(self, worker: Worker, call: Call) -> None:
         line = call.line
-        self._writer.call_line(line)
+        self.writer.call_line(line)
         if worker.ready and not worker.ready.here:
-            self._writer.gaps(line["call_id"], unpacked(call.gaps))
+            self.writer.gaps(line["call_id"], unpacked(call.gaps))
         if self._spending.limit_usd is None:
             return
         if self._spending.passes(self.prepared.scenario.backends[line["backend"]], call_of(line)):
@@ -271,6 +277,12 @@ class Run:
             for worker in self.workers.values()
             if worker.ready is not None and not worker.ready.here
         ]
+
+
+def open_folder(prepared: Prepared) -> RecordWriter:
+    """Open DIR."""
+    out = prepared.options.out
+    return RecordWriter(_free(out) if out else default_folder(prepared.scenario.name))
 
 
 def _free(folder: Path) -> Path:

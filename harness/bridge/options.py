@@ -104,6 +104,11 @@ def set_defaults(environment: Environment, scenario: Scenario) -> None:
         environment.stop_timeout = said.stop_timeout = load.drain_s
 
 
+def shaped(environment: Environment) -> bool:
+    """Tell whether a LoadTestShape rules users and the end."""
+    return environment.shape_class is not None
+
+
 def groups_of(scenario: Scenario) -> int:
     """Tell how many kinds of users a run has: one a backend, or one that does all by turns."""
     return 1 if scenario.load.pairing == "alternate" else len(scenario.backends)
@@ -119,7 +124,7 @@ def workers_of(environment: Environment) -> int:
 
 def check_users(environment: Environment, scenario: Scenario, users: int) -> None:
     """Refuse numbers of users with which a part of the plan would have nobody to do it."""
-    if not isinstance(scenario.load, ClosedLoad) or environment.shape_class is not None:
+    if not isinstance(scenario.load, ClosedLoad) or shaped(environment):
         return
     groups, workers = groups_of(scenario), workers_of(environment)
     if users < groups * workers:

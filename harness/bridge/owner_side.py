@@ -9,14 +9,16 @@ from typing import Any
 import flask
 import gevent
 from locust.runners import STATE_MISSING, STATE_RUNNING, STATE_SPAWNING, LocalRunner, MasterRunner
+from locust.util.timespan import parse_timespan
 from locust.web import WebUI
 
-from harness.bridge.merge import Run
+from harness.bridge.merge import INTERRUPTED, Run, open_folder
 from harness.bridge.options import (
     EXPECT_S,
     check_users,
     options_of,
     set_defaults,
+    shaped,
     with_run_time,
 )
 from harness.bridge.spread import EvenDispatcher
@@ -45,6 +47,11 @@ class OwnerSide:
         self._run: Run | None = None
         self._prepared: Prepared = self._prepare()
         set_defaults(environment, self._prepared.scenario)
+        said = environment.parsed_options
+        if (said.headless or said.autostart) and not shaped(environment):
+            environment.parsed_options.run_time = (
+                None  # engines end by it themselves, from when they are ready
+            )
         environment.dispatcher_class = EvenDispatcher
         if isinstance(self._runner, MasterRunner):
             self._runner.register_message(TO_OWNER, self._hear)
@@ -69,9 +76,8 @@ class OwnerSide:
     def _prepare(self) -> Prepared:
         """Read the scenario that is asked for now, and start its simulators; raises HarnessError."""
         said = self._environment.parsed_options
-        shaped = self._environment.shape_class is not None
-        options = options_of(said, scenario=self._default, shaped=shaped)
-        if said.run_time and not shaped:
+        options = options_of(said, scenario=self._default, shaped=shaped(self._environment))
+        if said.run_time and not shaped(self._environment):
             options = with_run_time(options, read_scenario(options), float(said.run_time))
         prepared = prepare(options)
         self._environment.user_classes[:] = backend_classes(self._classes, prepared.scenario)
@@ -85,6 +91,7 @@ class OwnerSide:
         said, form = self._environment.parsed_options, flask.request.form
         said.scenario, said.out = form.get("scenario", said.scenario), form.get("out", said.out)
         try:
+            said.run_time = parse_timespan(form["run_time"]) if form.get("run_time") else None
             self._forget()
             self._prepared = self._prepare()
             check_users(self._environment, self._prepared.scenario, int(form.get("user_count", 0)))
@@ -130,6 +137,7 @@ class OwnerSide:
             check_users(environment, prepared.scenario, self._runner.target_user_count)
             run = Run(
                 prepared,
+                open_folder(prepared),
                 send=self._send,
                 finished=self._finish,
                 drain_s=environment.stop_timeout,
@@ -138,13 +146,18 @@ class OwnerSide:
             self._run = run
             run.begin(self._nodes())
         except HarnessError as problem:
-            self._run = None
+            self._abandon()
             print(problem, file=sys.stderr)  # noqa: T201 - one sentence, as `harness run` gives it
             environment.process_exit_code = problem.exit_code
             if environment.parsed_options.headless:
                 gevent.spawn(self._runner.quit)
             raise gevent.GreenletExit from None
         gevent.spawn(self._watch, run)
+
+    def _abandon(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.abandon()
 
     def _nodes(self) -> list[str]:
         if isinstance(self._runner, LocalRunner):
@@ -215,7 +228,8 @@ class OwnerSide:
     def _interrupted(self) -> None:
         """Drain at Ctrl-C, cut at the second one; before a run, end."""
         run = self._run
-        if run is None:
+        if run is None or not run.origin_ns:
+            self._environment.process_exit_code = INTERRUPTED
             gevent.kill(self._main, KeyboardInterrupt())
         elif run.interrupted:
             run.cut()
@@ -230,7 +244,9 @@ class OwnerSide:
 
     def _quit(self, **_: Any) -> None:  # noqa: ANN401 - what Locust's hooks are given
         """Before Locust ends: whatever ended it, a run that is open is drained and judged."""
-        if self._run is not None:
-            self._run.interrupted = True
+        run = self._run
+        if run is not None and run.origin_ns:
+            run.interrupted = True
             self._runner.quit()
+        self._abandon()
         self._forget()
