@@ -139,7 +139,8 @@ class Run:
     def lose(self, worker: Worker, why: str) -> None:
         """Enter that a worker is gone; what it told stays."""
         if worker.lost is None and not worker.settled:
-            worker.lost, worker.lost_s = why, (monotonic_ns() - self.origin_ns) / 1e9
+            began = bool(self.origin_ns)
+            worker.lost, worker.lost_s = why, (monotonic_ns() - self.origin_ns) / 1e9 if began else None
             log.warning("%s is lost: %s", worker.name, why)
             self._changed.set()
 

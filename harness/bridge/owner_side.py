@@ -8,7 +8,14 @@ from typing import Any
 
 import flask
 import gevent
-from locust.runners import STATE_MISSING, STATE_RUNNING, STATE_SPAWNING, LocalRunner, MasterRunner
+from locust.runners import (
+    STATE_INIT,
+    STATE_MISSING,
+    STATE_RUNNING,
+    STATE_SPAWNING,
+    LocalRunner,
+    MasterRunner,
+)
 from locust.util.timespan import parse_timespan
 from locust.web import WebUI
 
@@ -88,6 +95,9 @@ class OwnerSide:
         starts = flask.request.path.endswith("/swarm") and flask.request.method == "POST"
         if not starts or self._runner.state in (STATE_RUNNING, STATE_SPAWNING):
             return None
+        if self._run is not None:
+            told = "the last run has not come to its end yet; try again when it has"
+            return flask.jsonify({"success": False, "message": told, "host": self._environment.host})
         said, form = self._environment.parsed_options, flask.request.form
         said.scenario, said.out = form.get("scenario", said.scenario), form.get("out", said.out)
         try:
@@ -131,7 +141,19 @@ class OwnerSide:
     # --- a run ---------------------------------------------------------------------------------
 
     def _start(self, **_: Any) -> None:  # noqa: ANN401 - what Locust's hooks are given
-        """Begin a run before the first user is spawned; a run that cannot begin spawns none."""
+        """Begin a run before the first user is spawned; a run that cannot begin spawns none.
+
+        Locust may kill this greenlet meanwhile and start again (a load shape's next step): the run begins
+        in a greenlet of its own, and a state that is no longer "ready" keeps Locust from asking for another.
+        """
+        self._runner.update_state(STATE_SPAWNING)
+        begins = gevent.spawn(self._begin)
+        begins.join()
+        if self._run is None:
+            self._runner.update_state(STATE_INIT)
+            raise gevent.GreenletExit
+
+    def _begin(self) -> None:
         environment, prepared = self._environment, self._prepared
         try:
             check_users(environment, prepared.scenario, self._runner.target_user_count)
@@ -151,7 +173,7 @@ class OwnerSide:
             environment.process_exit_code = problem.exit_code
             if environment.parsed_options.headless:
                 gevent.spawn(self._runner.quit)
-            raise gevent.GreenletExit from None
+            return
         gevent.spawn(self._watch, run)
 
     def _abandon(self) -> None:

@@ -58,18 +58,21 @@ class Work:
         self._user_of: dict[int, AgentUser] = {}
         self._waiting: dict[int, AsyncResult] = {}
         self._drained = Event()
+        self._going = Event()
 
     def begin(self, begin: Begin, *, own_folder: str | None = None) -> None:
         """Start an engine for a run. own_folder: where events go if DIR cannot be seen from here."""
         with self._lock:
             self.end()
             self._drained.clear()
+            self._going.clear()
             self._engine = EngineProcess(self._hear)
             self._engine.send(replace(begin, own_folder=own_folder))
 
     def go(self, go: Go) -> None:
-        """Start the run."""
+        """Start the run; users may come now."""
         self._send(go)
+        self._going.set()
 
     def drain(self, *, cut: bool = False) -> None:
         """Let the engine come to its end; returns when it has told its account, or is gone."""
@@ -87,6 +90,7 @@ class Work:
 
     def task_of(self, user: AgentUser) -> bool:
         """Wait while a user's next task is done; tell whether there was one for it."""
+        self._going.wait()
         if self._engine is None:
             return False
         number = self._number_of.setdefault(user, next(self._numbers))
@@ -140,6 +144,7 @@ class Work:
 
     def _release(self) -> None:
         self._drained.set()
+        self._going.set()
         for answer in list(self._waiting.values()):
             answer.set(False)
 
