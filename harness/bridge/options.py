@@ -32,7 +32,8 @@ def add_options(parser: LocustArgumentParser) -> None:
         metavar="FILE",
         env_var="HARNESS_SCENARIO",
         default="",
-        help="The scenario, a TOML file, e.g. scenarios/demo.toml; also HARNESS_SCENARIO. Locust's -u, -r and -t win over its users,"
+        help="The scenario, a TOML file, e.g. scenarios/demo.toml; also HARNESS_SCENARIO."
+        " Locust's -u, -r and -t win over its users,"
         " ramp_s and measure_s.",
     )
     parser.add_argument(

@@ -77,6 +77,7 @@ def test_runs_are_started_edited_and_stopped_in_the_web_interface_each_with_a_di
         assert web.swarm()["success"]
         until(lambda: tasks_in(out) >= 8, what="tasks")
         web.edit(8)
+        time.sleep(1.5)  # users are noted once a second
         web.edit(4)
         web.stop()
         until((out / "verdict.json").exists, what="the first verdict")
