@@ -119,7 +119,7 @@ def ask(url: str, **form: object) -> None:
 
 
 def polled(*, polls_per_s: int, seconds: float) -> tuple[float, float, float, float]:
-    """Stamps of a run under the web interface: error p50 and p99 in us, share exact, share inside bounds."""
+    """Run under the web interface: error p50 and p99 in us, share exact, share inside bounds."""
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         log = folder / "sends.jsonl"
@@ -145,7 +145,7 @@ def polled(*, polls_per_s: int, seconds: float) -> tuple[float, float, float, fl
 
 
 def errors(out: Path, log: Path) -> tuple[float, float, float, float]:
-    """Hold the records against the simulator's log; tests/integration/test_bounds.py says what that proves."""
+    """Hold records against the simulator's log; tests/integration/test_bounds.py says what that proves."""
     origin = json.loads((out / "run.json").read_text())["origin_monotonic_ns"]
     lines = map(json.loads, log.read_text().splitlines())
     sends = {line["call_id"]: [at - origin for at, _, _ in line["sends"]] for line in lines}

@@ -132,9 +132,7 @@ class Run:
             case GaveUp(backend=backend, why=why):
                 self._end(f"{backend} was given up: {why}")
         worker.hear(message)
-        self._changed.set()
-        if all(one.finished or one.lost for one in self.workers.values()):
-            self._end("all shares of the plan are done")
+        self._look()
 
     def lose(self, worker: Worker, why: str) -> None:
         """Enter that a worker is gone; what it told stays."""
@@ -142,7 +140,7 @@ class Run:
             began = bool(self.origin_ns)
             worker.lost, worker.lost_s = why, (monotonic_ns() - self.origin_ns) / 1e9 if began else None
             log.warning("%s is lost: %s", worker.name, why)
-            self._changed.set()
+            self._look()
 
     def watch_users(self, *, wanted: int, have: int) -> None:
         """Note each change of how many users were wanted and there: a shortage can be read to the second."""
@@ -238,6 +236,12 @@ class Run:
             self._changed.clear()
             self._changed.wait(min(left_s, 1.0))
         return done()
+
+    def _look(self) -> None:
+        """Wake who waits for messages; end the run where nobody has anything left to do."""
+        self._changed.set()
+        if all(one.finished or one.lost for one in self.workers.values()):
+            self._end("all shares of the plan are done")
 
     def _end(self, why: str) -> None:
         """Have the run ended, once."""

@@ -22,6 +22,10 @@ class EvenDispatcher(UsersDispatcher):
         self._kinds = len(user_classes)
         super().__init__(worker_nodes, list(user_classes))
 
+    def _prepare_rebalance(self) -> None:
+        self._sort_workers()  # a worker has gone, and the orders meet elsewhere
+        super()._prepare_rebalance()
+
     def _sort_workers(self) -> None:
         self._worker_nodes = list({node.id: node for node in self._worker_nodes}.values())
         super()._sort_workers()
