@@ -41,6 +41,12 @@ def run(
     repeat: Annotated[
         int, typer.Option(metavar="N", min=1, help="Repeat the run; from 5 on intervals are between runs.")
     ] = 1,
+    prometheus_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="P", min=0, max=65535, help="Serve live numbers on this port of 127.0.0.1; 0: a free one."
+        ),
+    ] = None,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit 0 where the verdict is INCONCLUSIVE.")
     ] = False,
@@ -60,6 +66,7 @@ def run(
             yes=yes,
             quiet=quiet,
             repeat=repeat,
+            prometheus_port=prometheus_port,
             allow_inconclusive=allow_inconclusive,
         )
         prepared = prepare(options)

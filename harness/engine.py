@@ -44,10 +44,11 @@ class Job:
 
 @dataclass(slots=True)
 class Kept:
-    """Where records go as they end."""
+    """Where records go as they end; `began` hears a task's id, backend, workload and phase as it begins."""
 
     call: Callable[[CallRecord, EventsRecord], None]
     task: Callable[[TaskRecord], None]
+    began: Callable[[str, str, str, Phase], None] = lambda *_: None
 
 
 class Engine:
@@ -240,18 +241,12 @@ class Engine:
     def _planner(self, *, warm: bool) -> Planner:
         return self.job.warm_up_planner if warm else self.job.planner
 
-    async def _task(
-        self,
-        lane: Lane,
-        setting: TaskSetting,
-        history: History,
-        *,
-        warm: bool,
-    ) -> History:
+    async def _task(self, lane: Lane, setting: TaskSetting, history: History, *, warm: bool) -> History:
         """Run one task to its end, its limit or the cut, and record it whatever happens."""
         step = Step(setting, lane.backend, clock=self._clock, recorder=Watch(self, lane, warm=warm))
         lane.in_flight += 1
         lane.started += not warm
+        self._kept.began(setting.task_id, lane.backend.name, self.job.name, self._task_phase(lane, warm=warm))
         outcome: TaskOutcome = TaskOutcome.CUT
         reason: str | None = "the run ended"
         try:
