@@ -1,10 +1,11 @@
 """Live numbers for Prometheus: the run's own histograms, rendered when somebody scrapes.
 
-Nothing happens on the token path: a call is counted when it has ended. What is counted is exactly what
-the quantiles of `summary.json` are made of, calls that ended well and tasks that completed; all phases but
-warm-up together are the summary's. Prometheus knows no censoring: dashboards/README.md says what that means.
+Nothing happens on the token path: a call is counted when it has ended. What is counted in phase `measure`
+is exactly what the quantiles of `summary.json` are made of: calls that ended well and tasks that completed,
+those of drain and tail among them. Prometheus knows no censoring: dashboards/README.md says what that means.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +33,8 @@ LONGEST_S = 600.0
 """The longest time limit of a scenario that says none."""
 LAST_SCRAPE_S = 15.0
 """How long a run that is over waits for its last numbers to be fetched: three scrapes, as we configure it."""
+SWITCH_S = 0.0005
+"""After so long a thread that renders lets another go on, while a page is up: Python's own 5 ms are felt."""
 FOLD_AT = 512
 """So many values or histograms wait at most until they are merged: what bounds the memory."""
 
@@ -60,8 +63,8 @@ class Shown:
         return f"{METRICS[self.of].help}; seconds, one value {self.unit}"
 
 
-TASK = Shown("task_time_s", "harness_task", "a completed task", 10**9, 1 << 17)
-TTFT = Shown("ttft_s", "harness_call_ttft", "a call that ended well", 10**9, 1 << 17)
+TASK = Shown("task_time_s", "harness_task", "a completed task", 10**9, 1 << 20)
+TTFT = Shown("ttft_s", "harness_call_ttft", "a call that ended well", 10**9, 1 << 20)
 TPOT = Shown("tpot_ms", "harness_call_tpot", "a call that ended well and told its tokens", 10**9, 1 << 17)
 GAP = Shown("gap_ms", "harness_event_gap", "a gap in a call that ended well", 10**6, 1 << 6)
 SHOWN = (TASK, TTFT, TPOT, GAP)
@@ -118,7 +121,12 @@ class _Counted:
 
 
 Key = tuple[str, str, Phase]
-"""Backend, workload, phase."""
+"""Backend, workload, phase: warm-up, or measure for all that the summary counts."""
+
+
+def key_of(backend: str, workload: str, phase: Phase) -> Key:
+    """Put a record where it is counted. Each phase costs a scrape some hundred lines a backend."""
+    return backend, workload, Phase.WARM_UP if phase is Phase.WARM_UP else Phase.MEASURE
 
 
 class LiveMetrics:
@@ -139,8 +147,7 @@ class LiveMetrics:
     def began(self, task_id: str, backend: str, workload: str, phase: Phase) -> None:
         """Count a task that has begun as in flight."""
         with self._lock:
-            self._see(backend, workload)
-            self._began[task_id] = key = (backend, workload, phase)
+            self._began[task_id] = key = self._see(backend, workload, phase)
             self._open[key] += 1
 
     def call(self, call: CallRecord, gaps: Histogram) -> None:
@@ -148,8 +155,7 @@ class LiveMetrics:
         if call.outcome is not CallOutcome.OK:
             return
         with self._lock:
-            self._see(call.backend, call.workload)
-            key = (call.backend, call.workload, call.phase)
+            key = self._see(call.backend, call.workload, call.phase)
             self._counted[TTFT.name][key].add(_value(TTFT, call))
             self._counted[TPOT.name][key].add(_value(TPOT, call))
             if call.first_output_ns is not None and call.last_output_ns is not None:
@@ -159,8 +165,7 @@ class LiveMetrics:
     def task(self, task: TaskRecord) -> None:
         """Count a task that has ended; the time of one that completed."""
         with self._lock:
-            self._see(task.backend, task.workload)
-            key = (task.backend, task.workload, task.phase)
+            key = self._see(task.backend, task.workload, task.phase)
             begun = self._began.pop(task.task_id, None)
             if begun is not None:
                 self._open[begun] -= 1
@@ -181,21 +186,24 @@ class LiveMetrics:
         for (key, outcome), number in ended.items():
             tasks.add_metric([*self._labels, *key, outcome], number)
         yield tasks
-        told = "Tasks that have begun and not ended, by the phase they began in."
+        told = "Tasks that have begun and not ended."
         opened = GaugeMetricFamily("harness_tasks_in_flight", told, labels=LABELS)
         for key, number in in_flight.items():
             opened.add_metric([*self._labels, *key], number)
         yield opened
 
-    def _see(self, backend: str, workload: str) -> None:
-        """Show every series from the start: a counter that is first seen above nought has lost its rise."""
-        if (backend, workload, Phase.MEASURE) in self._open:
-            return
-        for key in ((backend, workload, phase) for phase in Phase):
+    def _see(self, backend: str, workload: str, phase: Phase) -> Key:
+        """Give a record's key, and show all its series before they count.
+
+        One first seen above nought has lost its rise, so those of `measure` are there from warm-up on.
+        """
+        wanted = key_of(backend, workload, phase)
+        for key in {wanted, key_of(backend, workload, Phase.MEASURE)} - self._open.keys():
             self._open[key] = 0
             self._ended |= {(key, outcome): 0 for outcome in TaskOutcome}
             for by in self._counted.values():
                 by[key] = _Counted()
+        return wanted
 
     def _histogram(self, shown: Shown, by: dict[Key, tuple[Histogram, int]]) -> HistogramMetricFamily:
         """Render a metric. Values are whole, so below an edge means at most the edge - 1."""
@@ -227,6 +235,8 @@ class Serving:
         page = self._server.get_app()
         if page is not None:
             self._server.set_app(self._watched(page))
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
 
     def close(self, wait_s: float = LAST_SCRAPE_S) -> None:
         """Wait until the last numbers have been fetched once, for `wait_s` at most or until Ctrl-C; end."""
@@ -236,6 +246,7 @@ class Serving:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        sys.setswitchinterval(self._switch_s)
 
     def _watched(self, page: WSGIApplication) -> WSGIApplication:
         """Notice an answer that began when all was over and has gone out whole."""

@@ -127,14 +127,14 @@ def test_a_call_that_told_no_tokens_or_had_no_output_is_in_no_histogram_that_nee
     assert told(metrics, "harness_event_gap_seconds_count") == 0
 
 
-def test_phases_stand_apart():
+def test_warm_up_stands_apart_and_all_else_is_what_the_summary_counts():
     metrics = live()
-    for seconds, phase in enumerate(Phase, start=1):
+    for seconds, phase in ((1, Phase.MEASURE), (10, Phase.DRAIN), (100, Phase.TAIL), (1000, Phase.WARM_UP)):
         metrics.task(a_task(phase=phase, ended_ns=seconds * S))
         metrics.call(a_call(phase=phase, sent_ns=(1 - seconds) * S), NO_GAPS)
-    for seconds, phase in enumerate(Phase, start=1):
-        assert told(metrics, "harness_task_seconds_sum", phase=phase) == seconds
-        assert told(metrics, "harness_call_ttft_seconds_sum", phase=phase) == seconds
+    for name in ("task", "call_ttft"):
+        assert told(metrics, f"harness_{name}_seconds_sum", phase="measure") == 111
+        assert told(metrics, f"harness_{name}_seconds_sum", phase="warm-up") == 1000
 
 
 def test_events_of_one_read_are_gaps_of_nought():
@@ -146,7 +146,7 @@ def test_events_of_one_read_are_gaps_of_nought():
     assert counts[float("inf")] == 10
 
 
-def test_every_series_is_there_from_the_first_task_on():
+def test_every_series_is_there_before_it_counts():
     metrics = live()
     assert page(metrics) == {}
     metrics.began("b/w/w0", "b", "w", Phase.WARM_UP)
@@ -155,6 +155,12 @@ def test_every_series_is_there_from_the_first_task_on():
     metrics.call(a_call(phase=Phase.DRAIN), NO_GAPS)
     assert page(metrics).keys() == before.keys()
     assert sum(before.values()) == 1  # the task in flight
+
+
+def test_a_run_without_warm_up_shows_none():
+    metrics = live()
+    metrics.began("b/w/0", "b", "w", Phase.MEASURE)
+    assert {dict(labels)["phase"] for _, *labels in page(metrics)} == {"measure"}
 
 
 def test_tasks_in_flight_are_those_that_began_and_have_not_ended():
@@ -206,6 +212,17 @@ def test_c07_fine_grid_and_a_top_beyond_the_time_limit():
         below, at = next((low, high) for low, high in pairwise(counts) if high[1] > 0)
         assert below[0] < value <= at[0] <= 1.1 * below[0]
         assert at[1] == counts[-1][1]
+
+
+def test_c07_two_grids_have_no_negative_differences():
+    """The same values in two runs with unlike limits: a bucket that both have is equal in both."""
+    runs = [live(longest_s=60), live(longest_s=3600)]
+    for ns in np.random.default_rng(7).lognormal(23, 3, 500).astype(int).tolist():
+        for metrics in runs:
+            metrics.task(a_task(ended_ns=ns))
+    short, long = (dict(up_to(metrics, "harness_task_seconds")) for metrics in runs)
+    assert set(short) < set(long)
+    assert all(long[le] == count for le, count in short.items())
 
 
 # --- one moment a scrape -----------------------------------------------------------------------
