@@ -238,11 +238,13 @@ class Serving:
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
 
-    def close(self, wait_s: float = LAST_SCRAPE_S) -> None:
-        """Wait until the last numbers have been fetched once, for `wait_s` at most or until Ctrl-C; end."""
+    def last_scrape(self, wait_s: float = LAST_SCRAPE_S) -> None:
+        """Wait, `wait_s` at most, until a scrape that began from now on has been answered."""
         self._over.set()
-        with suppress(KeyboardInterrupt):
-            self._fetched.wait(wait_s)
+        self._fetched.wait(wait_s)
+
+    def close(self) -> None:
+        """Take the page down and free its port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -281,11 +283,13 @@ def published(
     tell(f"live numbers for Prometheus: {serving.url}")
     try:
         yield metrics
-    except BaseException:
-        serving.close(wait_s=0)
-        raise
-    tell(f"waiting up to {LAST_SCRAPE_S:g} s for Prometheus to fetch the last numbers; Ctrl-C ends it")
-    serving.close()
+        with suppress(KeyboardInterrupt):  # the run is over, and its exit code stands
+            tell(
+                f"waiting up to {LAST_SCRAPE_S:g} s for Prometheus to fetch the last numbers; Ctrl-C ends it"
+            )
+            serving.last_scrape()
+    finally:
+        serving.close()
 
 
 def longest_limit_s(scenario: Scenario) -> float:

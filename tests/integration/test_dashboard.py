@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections import defaultdict
 from pathlib import Path
 from urllib.parse import urlencode
@@ -10,7 +11,7 @@ import pytest
 
 from harness.measure.histogram import Histogram
 from harness.sinks.prometheus import GAP, LiveMetrics, serve
-from tests.integration.running import run, scenario, simulated
+from tests.integration.running import PATIENCE_S, run, scenario, simulated
 from tests.making import MS, S, a_call, a_task
 from tests.servers.starting import ask, free_port, prometheus
 
@@ -164,6 +165,14 @@ def values(url, expr, at):
     return found
 
 
+def wait_until_gone(url):
+    """Until Prometheus has missed the page once: then it has stored all that it got before."""
+    until = time.monotonic() + PATIENCE_S
+    while [one["value"][1] for one in query(url, "up")] != ["0"]:
+        assert time.monotonic() < until, "the page is still there"
+        time.sleep(0.1)
+
+
 def last_sample(url, metric):
     """When Prometheus scraped the page for the last time."""
     return max(at for one in query(url, f"{metric}[{WHOLE}]") for at, _ in one["values"])
@@ -193,6 +202,7 @@ def test_every_panel_shows_what_the_summary_says(tmp_path, runs):
     port = free_port()
     with prometheus(tmp_path, port) as url:
         shown = runs(tmp_path, port)
+        wait_until_gone(url)
         run_id = shown.json("run")["run_id"]
         at = last_sample(url, f'harness_tasks_in_flight{{run="{run_id}"}}')
         for panel, expr in targets.items():
@@ -212,7 +222,9 @@ def test_c07_quantiles_of_a_fine_grid_below_a_top_beyond_the_time_limit(tmp_path
         metrics.task(a_task(ended_ns=120 * S))  # twice the limit, as one that was due long before it began
     serving = serve(metrics, port)
     with prometheus(tmp_path, port) as url:
+        serving.last_scrape()
         serving.close()
+        wait_until_gone(url)
         for name, value in (("call_ttft", 0.22), ("task", 120)):
             name, said = f"harness_{name}_seconds", []
             at = last_sample(url, f"{name}_count")

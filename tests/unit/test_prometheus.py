@@ -1,5 +1,6 @@
 """The metrics page: which records it counts, its grid, one moment a scrape, and its end."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -288,7 +289,7 @@ def test_it_is_served_at_a_free_port_of_loopback():
         registry.register(metrics)
         assert fetch(serving.url) == generate_latest(registry).decode()
     finally:
-        serving.close(wait_s=0)
+        serving.close()
 
 
 def test_a_taken_port_is_one_sentence():
@@ -301,8 +302,14 @@ def test_a_taken_port_is_one_sentence():
             serve(live(), port)
         assert "\n" not in str(told.value)
     finally:
-        serving.close(wait_s=0)
-    serve(live(), port).close(wait_s=0)  # and free again
+        serving.close()
+    serve(live(), port).close()  # and free again
+
+
+def waiting(serving, wait_s):
+    thread = threading.Thread(target=serving.last_scrape, args=[wait_s])
+    thread.start()
+    return thread
 
 
 def test_the_end_waits_for_one_more_scrape_that_holds_the_last_numbers():
@@ -310,19 +317,39 @@ def test_the_end_waits_for_one_more_scrape_that_holds_the_last_numbers():
     serving = serve(metrics, 0)
     fetch(serving.url)  # one before the end is not enough
     metrics.task(a_task())
-    closing = threading.Thread(target=serving.close, kwargs={"wait_s": 600})
-    closing.start()
-    assert 'harness_task_seconds_count{backend="b"' in fetch(serving.url)
-    closing.join(timeout=60)
-    assert not closing.is_alive()
+    thread = waiting(serving, 600)
+    text = fetch(serving.url)
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    serving.close()
+    [line] = [one for one in text.splitlines() if one.startswith("harness_task_seconds_count")]
+    assert line.endswith(" 1.0")
 
 
 def test_the_end_does_not_wait_for_ever():
     serving = serve(live(), 0)
-    closing = threading.Thread(target=serving.close, kwargs={"wait_s": 0.05})
-    closing.start()
-    closing.join(timeout=60)
-    assert not closing.is_alive()
+    thread = waiting(serving, 0.05)
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    serving.close()
+
+
+WAITING = """
+from contextlib import suppress
+from harness.sinks.prometheus import LiveMetrics, serve
+serving = serve(LiveMetrics(scenario="s", run="r"), 0)
+with suppress(KeyboardInterrupt):
+    print("waiting", flush=True)
+    serving.last_scrape(600)
+serving.close()
+"""
+
+
+def test_ctrl_c_ends_the_wait():
+    with subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == 0
 
 
 UNDER_GEVENT = """
@@ -334,11 +361,12 @@ from harness.sinks.prometheus import LiveMetrics, serve
 metrics = LiveMetrics(scenario="s", run="r")
 metrics.began("b/w/0", "b", "w", Phase.MEASURE)
 serving = serve(metrics, 0)
-closing = gevent.spawn(serving.close, 600)
+waiting = gevent.spawn(serving.last_scrape, 600)
 gevent.sleep(0)
 print(urllib.request.urlopen(serving.url, timeout=20).read().decode())
-closing.join(timeout=60)
-assert closing.successful()
+waiting.join(timeout=60)
+assert waiting.successful()
+serving.close()
 """
 
 
