@@ -11,15 +11,16 @@ import pytest
 
 from harness.measure.histogram import Histogram
 from harness.sinks.prometheus import GAP, LiveMetrics, serve
-from tests.integration.running import PATIENCE_S, run, scenario, simulated
+from tests.integration.running import PATIENCE_S, Folder, scenario, simulated, start
 from tests.making import MS, S, a_call, a_task
 from tests.servers.starting import ask, free_port, prometheus
 
 pytestmark = pytest.mark.needs("prometheus")
 
 BOARD = Path(__file__).parents[2] / "dashboards" / "grafana" / "dashboards" / "agent-latency.json"
+# Warm-up: Prometheus must have seen the counters at nought, for the panels that look at a window.
 TASKS, USERS = 75, 16  # 75: no quantile falls between two tasks; p95 needs 72
-LOAD = f'kind = "closed"\nusers = {USERS}\ntasks = {TASKS}\nwarm_up_s = 3\n[compare]\nbaseline = "standard"'
+LOAD = f'kind = "closed"\nusers = {USERS}\ntasks = {TASKS}\nwarm_up_s = 6\n[compare]\nbaseline = "standard"'
 BACKENDS = {
     "standard": simulated("gpt-5.6-sol-standard"),
     "ultrafast": simulated("gpt-5.6-sol-ultrafast"),
@@ -31,6 +32,7 @@ preset = "demo"
 length_scale = 0.05
 tool_s_max = 0.05
 agent_s = { value = 0.01 }
+calls = { value = 2 }
 """
 STEP = 1.1  # two values in one bucket differ by less
 FINEST_S = {"harness_event_gap_seconds": GAP.finest / GAP.per_s}
@@ -38,9 +40,18 @@ WHOLE = "10m"  # a window that holds all of the run
 
 
 def by_harness_run(folder, port):
-    """Run to the end with live numbers at a port of loopback; gives what it left, a `Folder`."""
+    """Run to the end with live numbers at a port of loopback; gives what it left, a `Folder`.
+
+    Valid or not: a late machine's numbers are alike in both places. But on one so busy that whole answers
+    come in one read there is no decode speed to show: then again.
+    """
     path = scenario(folder, BACKENDS, load=LOAD, workload=WORKLOAD)
-    _, out = run(folder, path, "--prometheus-port", port)
+    for place in ("out", "again", "once-more"):
+        out = Folder(folder / place)
+        with start("run", path, "--out", out.path, "--prometheus-port", port) as process:
+            process.communicate(timeout=300)
+        if all(quantile("tpot_ms", "p50")(out.json("summary"), name) > [0] for name in BACKENDS):
+            break
     return out
 
 

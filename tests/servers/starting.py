@@ -41,7 +41,7 @@ def llmock(folder):
 
 
 @contextlib.contextmanager
-def prometheus(folder, port, *, every="1s"):
+def prometheus(folder, port, *, every="3s"):
     """Debian's Prometheus with data of its own, scraping 127.0.0.1:PORT as job `harness`; gives its URL."""
     folder = Path(folder) / "prometheus"
     folder.mkdir()
