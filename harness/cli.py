@@ -50,6 +50,12 @@ def run(
     allow_lost_workers: Annotated[
         bool, typer.Option("--allow-lost-workers", help="A run that lost workers may be valid.")
     ] = False,
+    prometheus_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="P", min=0, max=65535, help="Serve live numbers on this port of 127.0.0.1; 0: a free one."
+        ),
+    ] = None,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit 0 where the verdict is INCONCLUSIVE.")
     ] = False,
@@ -69,6 +75,7 @@ def run(
             yes=yes,
             quiet=quiet,
             repeat=repeat,
+            prometheus_port=prometheus_port,
             allow_inconclusive=allow_inconclusive,
         )
         if workers is not None:

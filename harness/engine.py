@@ -278,20 +278,13 @@ class Engine:
     def _planner(self, *, warm: bool) -> Planner:
         return self.job.warm_up_planner if warm else self.job.planner
 
-    async def _task(
-        self,
-        lane: Lane,
-        setting: TaskSetting,
-        history: History,
-        *,
-        warm: bool,
-    ) -> History:
+    async def _task(self, lane: Lane, setting: TaskSetting, history: History, *, warm: bool) -> History:
         """Run one task to its end, its limit or the cut, and record it whatever happens."""
         watch = Watch(run_phase=self.phase, keep=self._watch_call, lane=lane, warm=warm)
         step = Step(setting, lane.backend, clock=self._clock, recorder=watch)
         lane.in_flight += 1
         lane.started += not warm
-        self._kept.began(setting.task_id, lane.backend.name, self._task_phase(lane, warm=warm))
+        self._kept.began(setting.task_id, lane.backend.name, self.job.name, self._task_phase(lane, warm=warm))
         outcome: TaskOutcome = TaskOutcome.CUT
         reason: str | None = None
         try:

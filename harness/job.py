@@ -48,11 +48,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where records go as they end, and the word that a task has begun: (task_id, backend, phase)."""
+    """Where records go as they end; `began` hears a task's id, backend, workload and phase as it begins."""
 
     call: Callable[[CallRecord, EventsRecord], None]
     task: Callable[[TaskRecord], None]
-    began: Callable[[str, str, Phase], None] = lambda *_: None
+    began: Callable[[str, str, str, Phase], None] = lambda *_: None
 
 
 def job_of(

@@ -101,6 +101,7 @@ class Began:
 
     task_id: str
     backend: str
+    workload: str
     phase: str
     user: int | None
 

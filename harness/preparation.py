@@ -49,6 +49,7 @@ class Options:
     quiet: bool = False
     repeat: int = 1
     allow_inconclusive: bool = False
+    prometheus_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

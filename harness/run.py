@@ -3,9 +3,10 @@
 import asyncio
 import signal
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from harness.accounts import run_facts
@@ -22,8 +23,12 @@ from harness.preparation import Prepared
 from harness.records import CallRecord, EventsRecord, Phase, TaskRecord
 from harness.report import finish, write_facts
 from harness.results import FindingName
+from harness.screen import Screen
 from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
 from harness.sinks.records import RECORD_FILES, RUN_FILE, RecordWriter, write_json
+
+if TYPE_CHECKING:
+    from harness.sinks.prometheus import LiveMetrics
 
 INTERRUPTED = 130
 BEFORE_THE_FIRST = "interrupted before the first call"
@@ -31,7 +36,7 @@ BEFORE_THE_FIRST = "interrupted before the first call"
 
 @dataclass(slots=True)
 class _Run:
-    """A run under way: what it has kept, and the engines that ran, one a repeat."""
+    """A run under way: what it has kept, and the engines that ran, one a repeat; `live`: for Prometheus."""
 
     prepared: Prepared
     run_id: str
@@ -40,13 +45,15 @@ class _Run:
     meter: Meter = field(default_factory=Meter)
     engines: list[Engine] = field(default_factory=list)
     clock: MachineClock = field(default_factory=MachineClock)
+    live: "LiveMetrics | None" = None
 
 
 def run(prepared: Prepared) -> int:
     """Run, write DIR, print the answer; returns the exit code. HarnessError where it cannot start."""
     folder = prepared.options.out or default_folder(prepared.scenario.name)
     try:
-        return _run(prepared, folder)
+        with ExitStack() as stack:
+            return _run(prepared, folder, stack)
     except KeyboardInterrupt:
         calls = folder / RECORD_FILES[1]
         begun = calls.exists() and calls.stat().st_size
@@ -54,10 +61,12 @@ def run(prepared: Prepared) -> int:
         raise StoppedError(told) from None
 
 
-def _run(prepared: Prepared, folder: Path) -> int:
+def _run(prepared: Prepared, folder: Path, stack: ExitStack) -> int:
+    """Run and conclude; what `stack` holds ends after the answer has been given."""
     with RecordWriter(folder) as writer:
         running = _Run(prepared, uuid4().hex[:12], writer)
         about = describe(prepared, running.run_id)
+        running.live = _publish(running, stack)
         write_json(folder, RUN_FILE, about)
         try:
             facts = asyncio.run(_measure(running))
@@ -71,6 +80,17 @@ def _run(prepared: Prepared, folder: Path) -> int:
     )
     code = finish(folder, running.records, facts, allow_inconclusive=prepared.options.allow_inconclusive)
     return INTERRUPTED if facts.interrupted else code
+
+
+def _publish(running: _Run, stack: ExitStack) -> "LiveMetrics | None":
+    """Serve live numbers where the command line asks for them."""
+    port, scenario = running.prepared.options.prometheus_port, running.prepared.scenario
+    if port is None:
+        return None
+    from harness.sinks.prometheus import published  # 0.1 s of imports that other runs do without
+
+    tell = Screen(stderr=True).tell
+    return stack.enter_context(published(scenario, run=running.run_id, port=port, tell=tell))
 
 
 async def _measure(running: _Run) -> RunFacts:
@@ -118,12 +138,14 @@ async def _beat(engine: Engine, progress: LiveProgress) -> None:
 
 def _keeper(running: _Run, spending: Spending, progress: LiveProgress) -> Kept:
     """Say where records go: to disk first, then to memory, to the budget and to the eye."""
-    records, scenario = running.records, running.prepared.scenario
+    records, scenario, live = running.records, running.prepared.scenario, running.live
 
     def keep_call(call: CallRecord, events: EventsRecord) -> None:
         running.writer.call(call, events)
         records.calls.append(call)
         records.add_events(events)
+        if live is not None:
+            live.call(call, records.gaps[call.call_id])
         if spending.passes(scenario.backends[call.backend], call):
             progress.say(f"spend limit of USD {spending.limit_usd:g} passed; the run drains")
             running.engines[-1].drain()
@@ -131,10 +153,12 @@ def _keeper(running: _Run, spending: Spending, progress: LiveProgress) -> Kept:
     def keep_task(task: TaskRecord) -> None:
         running.writer.task(task)
         records.tasks.append(task)
+        if live is not None:
+            live.task(task)
         if task.phase is not Phase.WARM_UP:
             progress.task_ended(task.backend, task.outcome)
 
-    return Kept(keep_call, keep_task)
+    return Kept(keep_call, keep_task) if live is None else Kept(keep_call, keep_task, live.began)
 
 
 def _drain_on_interrupt(running: _Run, progress: LiveProgress) -> None:

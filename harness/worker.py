@@ -147,8 +147,8 @@ class _Worker:
             self._turns.pop(number, None)
             self.tell(Done(number, more))
 
-    def _began(self, task_id: str, backend: str, phase: Phase) -> None:
-        self.tell(Began(task_id, backend, str(phase), _USER.get()))
+    def _began(self, task_id: str, backend: str, workload: str, phase: Phase) -> None:
+        self.tell(Began(task_id, backend, workload, str(phase), _USER.get()))
 
     def _keep_call(self, call: CallRecord, events: EventsRecord) -> None:
         self._events.write(events)

@@ -26,6 +26,8 @@ def run_with_workers(options: Options, *, workers: int, lost_allowed: bool) -> N
     words = [sys.executable, "-m", "locust", "-f", file.origin, "--headless", "--only-summary"]
     words += ["--processes", str(workers), "--scenario", str(options.scenario), *_place()]
     words += ["--out", str(options.out)] if options.out else []
+    port = options.prometheus_port
+    words += ["--prometheus-port", str(port)] if port is not None else []
     words += [
         word
         for word, said in (

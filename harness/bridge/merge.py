@@ -21,6 +21,7 @@ from harness.clock import monotonic_ns, wall_time
 from harness.errors import RefusedError, UsageError
 from harness.folder import default_folder, describe
 from harness.link import (
+    Began,
     Begin,
     Call,
     Drain,
@@ -37,9 +38,11 @@ from harness.link import (
 from harness.measure.verdict import exit_code
 from harness.meter import Spending
 from harness.preparation import Prepared
+from harness.records import Phase
 from harness.results import FindingName, Verdict
 from harness.scenario_text import read_text
-from harness.sinks.records import RUN_FILE, RecordWriter, call_of, write_json
+from harness.sinks.prometheus import LAST_SCRAPE_S, LiveMetrics, Serving, longest_limit_s, serve
+from harness.sinks.records import RUN_FILE, RecordWriter, call_of, task_of, write_json
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +79,8 @@ class Run:
     refused: Refused | None = None
     origin_ns: int = 0
     _changed: Event = field(default_factory=Event)
+    _live: LiveMetrics | None = None
+    _serving: Serving | None = None
     _about: dict[str, Any] = field(init=False)
     _spending: Spending = field(init=False)
 
@@ -87,6 +92,7 @@ class Run:
     def begin(self, nodes: Iterable[str]) -> None:
         """Open DIR, let every worker connect, and start; raises HarnessError where one cannot."""
         self._spending = Spending(self.prepared.scenario.spend_limit_usd)
+        self._publish()
         self._about = describe(self.prepared, self.run_id)
         write_json(self.folder, RUN_FILE, self._about)
         self.workers = {node: Worker(index, node) for index, node in enumerate(nodes)}
@@ -113,6 +119,8 @@ class Run:
         if not self.origin_ns:
             self.writer.close()
             self.writer.take_back()
+            if self._serving:
+                self._serving.close()
 
     def hear(self, node: str, values: dict[str, Any]) -> None:
         """Take what a worker tells: to disk first, then into the books."""
@@ -121,12 +129,12 @@ class Run:
             return
         message = message_of(values)
         match message:
-            case Call():
-                self._keep_call(worker, message)
-            case Task(line=line):
-                self.writer.task(line)
+            case Call() | Task() | Began():
+                self._keep(worker, message)
+            case Refused() if not worker.ready:
+                self.refused = message
             case Refused(sentence=sentence):
-                self._refuse(worker, message, sentence)
+                self.lose(worker, sentence)
             case Gone():
                 self.lose(worker, "its engine ended")
             case GaveUp(backend=backend, why=why):
@@ -191,7 +199,21 @@ class Run:
             "workers": [_told(worker) for worker in workers],
         }
         write_facts(self.folder, about, run_facts(scenario, [account], machinery, caveats=caveats))
-        return INTERRUPTED if self._report() != 0 or self.interrupted else self._code()
+        code = INTERRUPTED if self._report() != 0 or self.interrupted else self._code()
+        if self._serving:
+            log.info("waiting up to %g s for Prometheus to fetch the last numbers", LAST_SCRAPE_S)
+            self._serving.last_scrape()
+            self._serving.close()
+        return code
+
+    def _publish(self) -> None:
+        """Serve live numbers where they are asked for."""
+        port, scenario = self.prepared.options.prometheus_port, self.prepared.scenario
+        if port is not None:
+            longest_s = longest_limit_s(scenario)
+            self._live = LiveMetrics(scenario=scenario.name, run=self.run_id, longest_s=longest_s)
+            self._serving = serve(self._live, port)
+            log.info("live numbers for Prometheus: %s", self._serving.url)
 
     def _report(self) -> int:
         """Make the answer in a process of its own: a web interface goes on, and heartbeats do."""
@@ -249,20 +271,30 @@ class Run:
             self.ending = True
             gevent.spawn(self.finished, why)
 
-    def _refuse(self, worker: Worker, refused: Refused, sentence: str) -> None:
-        if worker.ready:
-            self.lose(worker, sentence)
-        else:
-            self.refused = refused
+    def _keep(self, worker: Worker, message: Call | Task | Began) -> None:
+        """Write a record; count it where Prometheus may ask."""
+        match message:
+            case Call():
+                self._keep_call(worker, message)
+            case Task(line=line):
+                self.writer.task(line)
+                if self._live:
+                    self._live.task(task_of(line))
+            case Began() if self._live:
+                phase = Phase(message.phase)
+                self._live.began(message.task_id, message.backend, message.workload, phase)
 
     def _keep_call(self, worker: Worker, call: Call) -> None:
         line = call.line
         self.writer.call_line(line)
         if worker.ready and not worker.ready.here:
             self.writer.gaps(line["call_id"], unpacked(call.gaps))
-        if self._spending.limit_usd is None:
+        if self._spending.limit_usd is None and self._live is None:
             return
-        if self._spending.passes(self.prepared.scenario.backends[line["backend"]], call_of(line)):
+        record = call_of(line)
+        if self._live:
+            self._live.call(record, unpacked(call.gaps))
+        if self._spending.passes(self.prepared.scenario.backends[line["backend"]], record):
             self._end(f"the spend limit of USD {self._spending.limit_usd:g} is passed")
 
     def _join_events(self) -> None:

@@ -67,6 +67,7 @@ def options_of(said: Namespace, *, scenario: Path, shaped: bool) -> Options:
         out=Path(said.out) if said.out else None,
         yes=said.yes,
         allow_inconclusive=said.allow_inconclusive,
+        prometheus_port=said.prometheus_port,
         **told,
     )
 

@@ -139,6 +139,13 @@ def call_of(line: dict[str, Any]) -> CallRecord:
     return TypeAdapter(CallRecord).validate_python(values)
 
 
+def task_of(line: dict[str, Any]) -> TaskRecord:
+    """Make a task of its line."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(TaskRecord).validate_python(line)
+
+
 def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record]:
     """Read records back; keys this version does not know are dropped.
 

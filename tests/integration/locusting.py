@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -11,17 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.integration.running import Ended, Folder
-from tests.servers.starting import found
+from tests.servers.starting import found, free_port
 
 AGENTS = Path(__file__).parents[2] / "locustfiles" / "agents.py"
 PATIENCE_S = 120
 MARK = "HARNESS_TEST_MARK"
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @dataclass

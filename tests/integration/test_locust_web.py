@@ -11,8 +11,9 @@ import urllib.request
 
 import pytest
 
-from tests.integration.locusting import AGENTS, ended, free_port, reconciled, tasks_in, tree, until
+from tests.integration.locusting import AGENTS, ended, reconciled, tasks_in, tree, until
 from tests.integration.running import LONG_TASKS, Folder, at, scenario, serving, simulated
+from tests.servers.starting import free_port
 
 TWO = {"a": simulated(), "b": simulated()}
 CLOSED = 'kind = "closed"\nusers = 2\nmeasure_s = 600\ndrain_s = 20'

@@ -42,7 +42,7 @@ ONE_OF_EACH = [
     Drain(cut=True),
     Ready(True, "/d/events.1.jsonl", 7, "here"),
     Refused("no key", 2),
-    Began("a/w/1", "a", "measure", None),
+    Began("a/w/1", "a", "w", "measure", None),
     Call({"call_id": "a/w/1/1", "error": None}, packed(histogram(np.array([1, 5, 5])))),
     Task({"task_id": "a/w/1"}),
     Done(1, more=False),

@@ -57,7 +57,7 @@ def a_run(tmp_path, *, tasks, nodes=("A", "B"), allowed=False):
 def done(run, node, k, *, ms):
     """A task of one call, as a worker tells it."""
     task_id, start, end = f"b/w/{k}", k * S, k * S + ms * MS
-    run.hear(node, plain(Began(task_id, "b", "measure", 1)))
+    run.hear(node, plain(Began(task_id, "b", "w", "measure", 1)))
     call = a_call(
         call_id=f"{task_id}/1", task_id=task_id, k=k, sent_ns=start, done_ns=end, last_output_ns=end
     )

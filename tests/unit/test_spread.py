@@ -37,7 +37,9 @@ def spreads(workers, kinds, users, *, lost=0):
     return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.parametrize(("workers", "kinds"), [(1, 2), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (4, 6), (6, 4)])
+@pytest.mark.parametrize(
+    ("workers", "kinds"), [(1, 2), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (4, 6), (6, 4)]
+)
 def test_every_worker_has_users_of_every_backend_also_after_ramps(workers, kinds):
     each = 4
     full, half, again = spreads(workers, kinds, workers * kinds * each)
