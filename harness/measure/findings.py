@@ -33,6 +33,7 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.SPEND_LIMIT: "numbers are of what was done until then; raise `spend_limit_usd` for more",
     FindingName.CONFOUNDED: "the speed-up is of all that differs, not of the tier alone",
     FindingName.SHARED_QUOTA: 'give each backend its own key, or compare with `pairing = "alternate"`',
+    FindingName.UNEQUAL_LOAD: "the ratios are of the load: what each task gains or loses by it",
     FindingName.UNEQUAL_WORK: "force the output length, or read decode tokens/s beside the speed-up",
     FindingName.UNEQUAL_CACHE: "one side reads more from its cache: compare TTFT and cost with care",
     FindingName.GROWING_QUEUE: "lower the rate, or warm up until the load is steady",

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.integration.running import harness, run, scenario, simulated
+from tests.integration.running import B200, at, harness, run, scenario, serving, simulated
 
 BACKENDS = {
     "standard": {"simulate": "gpt-5.6-sol-standard"},
@@ -119,6 +119,32 @@ def test_unlike_runs_are_refused(first, tmp_path):
     ended = harness("compare", str(first[1].path), str(other.path))
     assert ended.code == 2
     assert ended.err.strip().endswith("are unlike runs: they differ in seed, load")
+
+
+def test_runs_with_other_numbers_of_users_are_compared_and_the_load_is_told(first, tmp_path):
+    _, other = run(tmp_path, compared(tmp_path, load='kind = "closed"\nusers = 1\ntasks = 16'))
+    ended = harness("compare", str(first[1].path), str(other.path))
+    assert ended.code == 0
+    assert "pairs (bounded, lost)" in ended.out
+    assert f"* the load differs: users a backend: 4 in {first[1].path}, 1 in {other.path}; " in ended.out
+    refused = harness("gate", str(other.path), "--baseline", str(first[1].path))
+    assert refused.code == 2  # a gate asks about the backend: it must have had the same load
+    assert refused.err.strip().endswith("are unlike runs: they differ in load")
+
+
+def test_two_runs_of_one_backend_do_not_share_its_quota_and_each_is_named(tmp_path):
+    """The runs were one after the other; a sentence about both says which one it means."""
+    with serving(B200) as url:
+        folders = []
+        for model_says in ("slow", "fast"):
+            place = tmp_path / model_says
+            place.mkdir()
+            backend = at(url, extra_body={"user": model_says})
+            folders.append(run(place, compared(place, top="", backends={"mine": backend}))[1].path)
+    ended = harness("compare", *folders)
+    assert ended.code == 0
+    assert "both ask" not in ended.out
+    assert f"* mine: mine in {folders[0]} and mine in {folders[1]} differ in more than tier: " in ended.out
 
 
 @pytest.mark.parametrize("command", ["report", "gate"])
