@@ -40,7 +40,9 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.TAIL: "run by `measure_s` to have the same load to the end",
     FindingName.ASSUMED_PRICE: "set `price` on the backend when you know what it charges you",
     FindingName.COST_UNKNOWN: "see Money in docs/records.md for what is charged and what cannot be",
-    FindingName.COUNT_MISMATCH: "gaps are of events, not of tokens: read TPOT",
+    FindingName.COUNT_MISMATCH: (
+        "gaps are of events, not of tokens; TPOT is right only where running totals come (docs/scenarios.md)"
+    ),
     FindingName.WIDE_BOUNDS: "read these as upper bounds: events came in reads with others",
     FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
