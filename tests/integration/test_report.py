@@ -121,30 +121,40 @@ def test_unlike_runs_are_refused(first, tmp_path):
     assert ended.err.strip().endswith("are unlike runs: they differ in seed, load")
 
 
+def changed(folder, to, change):
+    """Copy a run, with something else in its run.json."""
+    shutil.copytree(folder, to)
+    about = orjson.loads((to / "run.json").read_bytes())
+    change(about)
+    (to / "run.json").write_bytes(orjson.dumps(about))
+    return to
+
+
 def test_runs_with_other_numbers_of_users_are_compared_and_the_load_is_told(first, tmp_path):
-    _, other = run(tmp_path, compared(tmp_path, load='kind = "closed"\nusers = 1\ntasks = 16'))
-    ended = harness("compare", str(first[1].path), str(other.path))
+    ours = first[1].path
+    other = changed(ours, tmp_path / "one", lambda about: about["scenario"]["load"].update(users=1))
+    ended = harness("compare", ours, other)
     assert ended.code == 0
     assert "pairs (bounded, lost)" in ended.out
-    assert f"* the load differs: users a backend: 4 in {first[1].path}, 1 in {other.path}; " in ended.out
-    refused = harness("gate", str(other.path), "--baseline", str(first[1].path))
-    assert refused.code == 2  # a gate asks about the backend: it must have had the same load
-    assert refused.err.strip().endswith("are unlike runs: they differ in load")
+    assert f"* the load differs: users a backend: 4 in {ours}, 1 in {other}; " in ended.out
+    refused = harness("gate", other, "--baseline", ours)  # it asks about the backend: under the same load
+    assert refused.code == 2
+    assert refused.sentence() == f"{ours} and {other} are unlike runs: they differ in load"
 
 
 def test_two_runs_of_one_backend_do_not_share_its_quota_and_each_is_named(tmp_path):
     """The runs were one after the other; a sentence about both says which one it means."""
     with serving(B200) as url:
-        folders = []
-        for model_says in ("slow", "fast"):
-            place = tmp_path / model_says
-            place.mkdir()
-            backend = at(url, extra_body={"user": model_says})
-            folders.append(run(place, compared(place, top="", backends={"mine": backend}))[1].path)
-    ended = harness("compare", *folders)
+        _, folder = run(tmp_path, compared(tmp_path, top="", backends={"mine": at(url)}), "--tasks", "4")
+
+    def say(about):
+        about["facts"]["backends"]["mine"]["identity"]["body"] = '{"user":"me"}'
+
+    ours, other = folder.path, changed(folder.path, tmp_path / "other", say)
+    ended = harness("compare", ours, other)
     assert ended.code == 0
     assert "both ask" not in ended.out
-    assert f"* mine: mine in {folders[0]} and mine in {folders[1]} differ in more than tier: " in ended.out
+    assert f"* mine: mine in {ours} and mine in {other} differ in more than tier: request body" in ended.out
 
 
 @pytest.mark.parametrize("command", ["report", "gate"])
