@@ -21,6 +21,8 @@ from pathlib import Path
 
 from real_llm_server_log import agreement
 
+from harness.machine import facts
+
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / ".venv" / "real-llm"
 SCENARIO = ROOT / "scenarios" / "real-llm.toml"
@@ -119,7 +121,12 @@ def serving(gguf: Path, log: Path) -> Iterator[int]:
     words += ["--parallel", SLOTS, "--ctx-size", CONTEXT]
     words += ["--model", gguf, "--alias", "smollm2-135m", "--jinja", "--chat-template-file", TEMPLATE]
     with log.open("wb") as out:
-        process = subprocess.Popen([SERVER, *map(str, words)], stdout=out, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            [SERVER, *map(str, words)],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            process_group=0,  # Ctrl-C is the run's: it reports, and the server is ended after it
+        )
     try:
         until = time.monotonic() + PATIENCE_S
         while not healthy(port):
@@ -165,11 +172,13 @@ def main() -> None:
     folder = ROOT / "runs" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-real-llm"
     folder.mkdir(parents=True)
     log = folder / "llama-server.log"
+    machine = facts()
+    told(f"{machine['processor']}, {machine['cores']} cores; llama-server has {THREADS} of them")
     outs, logged = [], []
     with serving(gguf, log) as port:
         for users in USERS:
             outs.append(folder / f"{users}-users")
-            told(f"a run with {users} of {USERS[-1]} users: a few minutes")
+            told(f"a run with users = {users}: a few minutes; load of the machine {os.getloadavg()[0]:.1f}")
             done(sys.executable, "-m", "harness", "run", scenario(folder, port, users), "--out", outs[-1])
             logged.append(log.stat().st_size)
     told("what the users cost each other's tasks")
