@@ -35,13 +35,16 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.REMOTE_EVENTS: "copy these files into DIR, so that a report has every event",
     FindingName.CONFOUNDED: "the speed-up is of all that differs, not of the tier alone",
     FindingName.SHARED_QUOTA: 'give each backend its own key, or compare with `pairing = "alternate"`',
+    FindingName.UNEQUAL_LOAD: "the ratios are of the load: what each task gains or loses by it",
     FindingName.UNEQUAL_WORK: "force the output length, or read decode tokens/s beside the speed-up",
     FindingName.UNEQUAL_CACHE: "one side reads more from its cache: compare TTFT and cost with care",
     FindingName.GROWING_QUEUE: "lower the rate, or warm up until the load is steady",
     FindingName.TAIL: "run by `measure_s` to have the same load to the end",
     FindingName.ASSUMED_PRICE: "set `price` on the backend when you know what it charges you",
     FindingName.COST_UNKNOWN: "see Money in docs/records.md for what is charged and what cannot be",
-    FindingName.COUNT_MISMATCH: "gaps are of events, not of tokens: read TPOT",
+    FindingName.COUNT_MISMATCH: (
+        "gaps are of events, not of tokens; TPOT is right only where running totals come (docs/scenarios.md)"
+    ),
     FindingName.WIDE_BOUNDS: "read these as upper bounds: events came in reads with others",
     FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",

@@ -27,12 +27,13 @@ def wall_ns(call: CallRecord) -> int:
 
 
 def call_tpot_ns(call: CallRecord) -> float | None:
-    """(last output - first output) / (streamed tokens - tokens of the first event); needs two events."""
+    """(last output - first output) / (streamed tokens between them); needs two events."""
     if call.first_output_ns is None or call.last_output_ns is None or call.streamed_events < TWO:
         return None
+    streamed = streamed_tokens(call.output_tokens, call.hidden_tokens)
     return tpot_ns(
         call.last_output_ns - call.first_output_ns,
-        streamed=streamed_tokens(call.output_tokens, call.hidden_tokens),
+        streamed=None if streamed is None else streamed - call.tokens_after_last,
         first=call.first_event_tokens,
     )
 
