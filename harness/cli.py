@@ -52,9 +52,7 @@ def run(
     ] = False,
     prometheus_port: Annotated[
         int | None,
-        typer.Option(
-            metavar="P", min=0, max=65535, help="Serve live numbers on this port of 127.0.0.1; 0: a free one."
-        ),
+        typer.Option(metavar="P", help="Serve live numbers on this port of 127.0.0.1; 0: a free one."),
     ] = None,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit 0 where the verdict is INCONCLUSIVE.")

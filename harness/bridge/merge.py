@@ -41,7 +41,7 @@ from harness.preparation import Prepared
 from harness.records import Phase
 from harness.results import FindingName, Verdict
 from harness.scenario_text import read_text
-from harness.sinks.prometheus import LAST_SCRAPE_S, LiveMetrics, Serving, longest_limit_s, serve
+from harness.sinks.prometheus import LiveMetrics, Serving, publish
 from harness.sinks.records import RUN_FILE, RecordWriter, call_of, task_of, write_json
 
 log = logging.getLogger(__name__)
@@ -119,8 +119,15 @@ class Run:
         if not self.origin_ns:
             self.writer.close()
             self.writer.take_back()
-            if self._serving:
-                self._serving.close()
+            self.take_down(wait=False)
+
+    def take_down(self, *, wait: bool) -> None:
+        """End the page of live numbers; wait: not before its last ones have been fetched."""
+        serving, self._serving = self._serving, None
+        if serving:
+            if wait:
+                serving.last_scrape(log.info)
+            serving.close()
 
     def hear(self, node: str, values: dict[str, Any]) -> None:
         """Take what a worker tells: to disk first, then into the books."""
@@ -148,6 +155,9 @@ class Run:
             began = bool(self.origin_ns)
             worker.lost, worker.lost_s = why, (monotonic_ns() - self.origin_ns) / 1e9 if began else None
             log.warning("%s is lost: %s", worker.name, why)
+            if self._live:
+                for task_id in worker.open:
+                    self._live.lost(task_id)
             self._look()
 
     def watch_users(self, *, wanted: int, have: int) -> None:
@@ -199,21 +209,14 @@ class Run:
             "workers": [_told(worker) for worker in workers],
         }
         write_facts(self.folder, about, run_facts(scenario, [account], machinery, caveats=caveats))
-        code = INTERRUPTED if self._report() != 0 or self.interrupted else self._code()
-        if self._serving:
-            log.info("waiting up to %g s for Prometheus to fetch the last numbers", LAST_SCRAPE_S)
-            self._serving.last_scrape()
-            self._serving.close()
-        return code
+        return INTERRUPTED if self._report() != 0 or self.interrupted else self._code()
 
     def _publish(self) -> None:
         """Serve live numbers where they are asked for."""
         port, scenario = self.prepared.options.prometheus_port, self.prepared.scenario
         if port is not None:
-            longest_s = longest_limit_s(scenario)
-            self._live = LiveMetrics(scenario=scenario.name, run=self.run_id, longest_s=longest_s)
-            self._serving = serve(self._live, port)
-            log.info("live numbers for Prometheus: %s", self._serving.url)
+            self._serving = publish(scenario, run=self.run_id, port=port, tell=log.info)
+            self._live = self._serving.metrics
 
     def _report(self) -> int:
         """Make the answer in a process of its own: a web interface goes on, and heartbeats do."""

@@ -52,6 +52,8 @@ class OwnerSide:
         self._classes = list(environment.user_classes)
         self._main = gevent.getcurrent()
         self._run: Run | None = None
+        self._shown: Run | None = None
+        self._waits = False
         self._prepared: Prepared = self._prepare()
         set_defaults(environment, self._prepared.scenario)
         said = environment.parsed_options
@@ -155,6 +157,7 @@ class OwnerSide:
 
     def _begin(self) -> None:
         environment, prepared = self._environment, self._prepared
+        self._take_down()
         try:
             check_users(environment, prepared.scenario, self._runner.target_user_count)
             run = Run(
@@ -180,6 +183,14 @@ class OwnerSide:
         run, self._run = self._run, None
         if run is not None:
             run.abandon()
+
+    def _take_down(self, *, wait: bool = False) -> None:
+        """End the last run's page of live numbers, which is there to be looked at until the next run."""
+        shown, self._shown = self._shown, None
+        if shown is not None:
+            self._waits = wait
+            shown.take_down(wait=wait)
+            self._waits = False
 
     def _nodes(self) -> list[str]:
         if isinstance(self._runner, LocalRunner):
@@ -241,6 +252,7 @@ class OwnerSide:
         """Judge the run; its verdict is the exit code, whatever Locust counts as failures."""
         run, self._run = self._run, None
         if run is not None:
+            self._shown = run
             self._environment.process_exit_code = run.conclude()
             if isinstance(self._runner, LocalRunner):
                 self._work.end()
@@ -250,7 +262,9 @@ class OwnerSide:
     def _interrupted(self) -> None:
         """Drain at Ctrl-C, cut at the second one; before a run, end."""
         run = self._run
-        if run is None or not run.origin_ns:
+        if self._waits:
+            gevent.kill(self._main, KeyboardInterrupt())
+        elif run is None or not run.origin_ns:
             self._environment.process_exit_code = INTERRUPTED
             gevent.kill(self._main, KeyboardInterrupt())
         elif run.interrupted:
@@ -272,3 +286,4 @@ class OwnerSide:
             self._runner.quit()
         self._abandon()
         self._forget()
+        self._take_down(wait=self._environment.parsed_options.headless)

@@ -29,6 +29,7 @@ from harness.records import CallOutcome, CallRecord, Phase, TaskOutcome, TaskRec
 from harness.scenario import Scenario
 
 HOST = "127.0.0.1"
+PORT_MAX = 65535
 LONGEST_S = 600.0
 """The longest time limit of a scenario that says none."""
 LAST_SCRAPE_S = 15.0
@@ -166,12 +167,15 @@ class LiveMetrics:
         """Count a task that has ended; the time of one that completed."""
         with self._lock:
             key = self._see(task.backend, task.workload, task.phase)
-            begun = self._began.pop(task.task_id, None)
-            if begun is not None:
-                self._open[begun] -= 1
+            self._forget(task.task_id)
             self._ended[key, task.outcome] += 1
             if task.outcome is TaskOutcome.COMPLETED:
                 self._counted[TASK.name][key].add(_value(TASK, task))
+
+    def lost(self, task_id: str) -> None:
+        """Forget a task whose worker is gone: it is not in flight, and nobody knows how it ended."""
+        with self._lock:
+            self._forget(task_id)
 
     def collect(self) -> Iterable[Metric]:
         """Render one moment of the run; called by prometheus-client in a thread of its own."""
@@ -191,6 +195,11 @@ class LiveMetrics:
         for key, number in in_flight.items():
             opened.add_metric([*self._labels, *key], number)
         yield opened
+
+    def _forget(self, task_id: str) -> None:
+        begun = self._began.pop(task_id, None)
+        if begun is not None:
+            self._open[begun] -= 1
 
     def _see(self, backend: str, workload: str, phase: Phase) -> Key:
         """Give a record's key, and show all its series before they count.
@@ -226,6 +235,7 @@ class Serving:
     """A metrics page that is up; `url` says where."""
 
     def __init__(self, metrics: LiveMetrics, port: int) -> None:
+        self.metrics = metrics
         registry = CollectorRegistry()
         registry.register(metrics)
         self._server, self._thread = start_http_server(port, addr=HOST, registry=registry)
@@ -238,10 +248,12 @@ class Serving:
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
 
-    def last_scrape(self, wait_s: float = LAST_SCRAPE_S) -> None:
-        """Wait, `wait_s` at most, until a scrape that began from now on has been answered."""
+    def last_scrape(self, tell: Callable[[str], None], wait_s: float = LAST_SCRAPE_S) -> None:
+        """Wait, `wait_s` at most or until Ctrl-C, until a scrape that began from now on has been answered."""
         self._over.set()
-        self._fetched.wait(wait_s)
+        with suppress(KeyboardInterrupt):  # the run is over, and its exit code stands
+            tell(f"waiting up to {wait_s:g} s for Prometheus to fetch the last numbers; Ctrl-C ends it")
+            self._fetched.wait(wait_s)
 
     def close(self) -> None:
         """Take the page down and free its port."""
@@ -264,6 +276,8 @@ class Serving:
 
 def serve(metrics: LiveMetrics, port: int) -> Serving:
     """Serve the metrics on loopback; port 0 takes a free one. UsageError where it cannot be had."""
+    if not 0 <= port <= PORT_MAX:
+        raise UsageError(f"--prometheus-port {port}: want a number from 0 to {PORT_MAX}; 0 takes a free one")
     try:
         return Serving(metrics, port)
     except OSError as problem:
@@ -273,21 +287,23 @@ def serve(metrics: LiveMetrics, port: int) -> Serving:
         ) from None
 
 
+def publish(scenario: Scenario, *, run: str, port: int, tell: Callable[[str], None]) -> Serving:
+    """Serve a run's live numbers from now on; says where."""
+    metrics = LiveMetrics(scenario=scenario.name, run=run, longest_s=longest_limit_s(scenario))
+    serving = serve(metrics, port)
+    tell(f"live numbers for Prometheus: {serving.url}")
+    return serving
+
+
 @contextmanager
 def published(
     scenario: Scenario, *, run: str, port: int, tell: Callable[[str], None]
 ) -> Iterator[LiveMetrics]:
     """Serve a run's live numbers while it goes on, and until its last ones have been fetched."""
-    metrics = LiveMetrics(scenario=scenario.name, run=run, longest_s=longest_limit_s(scenario))
-    serving = serve(metrics, port)
-    tell(f"live numbers for Prometheus: {serving.url}")
+    serving = publish(scenario, run=run, port=port, tell=tell)
     try:
-        yield metrics
-        with suppress(KeyboardInterrupt):  # the run is over, and its exit code stands
-            tell(
-                f"waiting up to {LAST_SCRAPE_S:g} s for Prometheus to fetch the last numbers; Ctrl-C ends it"
-            )
-            serving.last_scrape()
+        yield serving.metrics
+        serving.last_scrape(tell)
     finally:
         serving.close()
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from functools import cache
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -14,6 +15,9 @@ from harness.errors import HarnessError, LostRecordsError, UsageError
 from harness.measure.histogram import Histogram
 from harness.records import SCHEMA, CallRecord, EventsRecord, TaskRecord
 from harness.results import Summary, VerdictRecord
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 RECORD_FILES = ("tasks.jsonl", "calls.jsonl", "events.jsonl")
 RUN_FILE = "run.json"
@@ -133,17 +137,21 @@ def write_json(folder: Path, name: str, value: dict[str, Any] | Summary | Verdic
 
 def call_of(line: dict[str, Any]) -> CallRecord:
     """Make a call of what `told` made of it."""
-    from pydantic import TypeAdapter
-
     values = {key: line[other] for key, other in _AS_TOLD.items()} | line
-    return TypeAdapter(CallRecord).validate_python(values)
+    return _readers()[0].validate_python(values)
 
 
 def task_of(line: dict[str, Any]) -> TaskRecord:
     """Make a task of its line."""
+    return _readers()[1].validate_python(line)
+
+
+@cache
+def _readers() -> tuple["TypeAdapter[CallRecord]", "TypeAdapter[TaskRecord]"]:
+    """Make what reads single lines, once: that takes as long as reading some hundred (8 ms)."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(TaskRecord).validate_python(line)
+    return TypeAdapter(CallRecord), TypeAdapter(TaskRecord)
 
 
 def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record]:

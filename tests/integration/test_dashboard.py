@@ -249,7 +249,7 @@ def test_c07_quantiles_of_a_fine_grid_below_a_top_beyond_the_time_limit(tmp_path
         metrics.task(a_task(ended_ns=120 * S))  # twice the limit, as one that was due long before it began
     serving = serve(metrics, port)
     with prometheus(tmp_path, port) as url:
-        serving.last_scrape()
+        serving.last_scrape(print)
         serving.close()
         wait_until_gone(url)
         for name, value in (("call_ttft", 0.22), ("task", 120)):

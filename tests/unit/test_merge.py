@@ -1,9 +1,12 @@
 """What a master makes of its workers' records, without Locust: whole percentiles, counts, losses."""
 
+import re
+import urllib.request
 from dataclasses import asdict
 
 import numpy as np
 import orjson
+from prometheus_client.parser import text_string_to_metric_families
 
 from harness.bridge.ledger import share_ks
 from harness.bridge.merge import Run
@@ -32,11 +35,11 @@ tasks = {tasks}
 """
 
 
-def a_run(tmp_path, *, tasks, nodes=("A", "B"), allowed=False):
+def a_run(tmp_path, *, tasks, nodes=("A", "B"), allowed=False, port=None):
     """A run of two workers that say what a test wants; gives it, and what was sent to them."""
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO.format(tasks=tasks))
-    options = Options(path, out=tmp_path / "out")
+    options = Options(path, out=tmp_path / "out", prometheus_port=port)
     sent = []
 
     def send(node, values):
@@ -105,6 +108,33 @@ def test_d03_percentiles_are_of_all_tasks_not_means_of_the_workers_percentiles(t
     assert (time["p50_s"]["value"], time["p99_s"]["value"]) == (1.0, 1.0)
     assert time["p50_s"]["n"] == 1000
     assert code == 0
+
+
+def test_live_numbers_are_of_all_workers_and_a_lost_ones_open_tasks_are_in_flight_no_more(tmp_path, caplog):
+    caplog.set_level("INFO")
+    run, _ = a_run(tmp_path, tasks=10, port=0)
+    [url] = re.findall(r"http://\S+", caplog.text)
+    for node, k in (("A", 0), ("B", 1), ("B", 2)):
+        done(run, node, k, ms=100)
+    for node, k in (("A", 3), ("B", 4), ("B", 5)):
+        run.hear(node, plain(Began(f"b/w/{k}", "b", "w", "measure", 1)))
+    assert page(url, "tasks_in_flight") == 3
+    run.hear("B", plain(Gone()))
+    assert page(url, "tasks_in_flight") == 1
+    assert page(url, "tasks_total", outcome="completed") == 3
+    for name in ("task", "call_ttft", "event_gap"):
+        assert page(url, f"{name}_seconds_count") == 3
+    run.take_down(wait=False)
+    run.writer.close()
+
+
+def page(url, name, **labels):
+    """Sum of a metric of phase measure on a page."""
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    wanted = ({"phase": "measure"} | labels).items()
+    samples = [sample for family in families for sample in family.samples]
+    return sum(one.value for one in samples if one.name == f"harness_{name}" and wanted <= one.labels.items())
 
 
 def test_d01_no_percentile_is_above_the_largest_time(tmp_path):

@@ -184,6 +184,14 @@ def test_the_text_is_open_metrics():
     assert samples(text_string_to_metric_families(text)) == page(metrics)
 
 
+def test_a_task_whose_worker_is_gone_is_no_longer_in_flight_and_not_counted():
+    metrics = live()
+    metrics.began("b/w/0", "b", "w", Phase.MEASURE)
+    metrics.lost("b/w/0")
+    metrics.lost("b/w/0")
+    assert not any(page(metrics).values())
+
+
 def test_names_say_their_units_and_help_says_of_what():
     registry = CollectorRegistry()
     registry.register(live())
@@ -306,9 +314,18 @@ def test_a_taken_port_is_one_sentence():
     serve(live(), port).close()  # and free again
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 10**9])
+def test_a_port_that_is_none_is_one_sentence(port):
+    with pytest.raises(UsageError, match=f"^--prometheus-port {port}: want a number from 0 to 65535; "):
+        serve(live(), port)
+
+
 def waiting(serving, wait_s):
-    thread = threading.Thread(target=serving.last_scrape, args=[wait_s])
+    """Wait for the last scrape in a thread of its own; returns when it has begun to."""
+    begun = threading.Event()
+    thread = threading.Thread(target=serving.last_scrape, args=[lambda _: begun.set(), wait_s])
     thread.start()
+    assert begun.wait(60)
     return thread
 
 
@@ -335,19 +352,16 @@ def test_the_end_does_not_wait_for_ever():
 
 
 WAITING = """
-from contextlib import suppress
 from harness.sinks.prometheus import LiveMetrics, serve
 serving = serve(LiveMetrics(scenario="s", run="r"), 0)
-with suppress(KeyboardInterrupt):
-    print("waiting", flush=True)
-    serving.last_scrape(600)
+serving.last_scrape(lambda line: print(line, flush=True), 600)
 serving.close()
 """
 
 
 def test_ctrl_c_ends_the_wait():
     with subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "waiting\n"
+        assert process.stdout.readline().startswith("waiting up to 600 s")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=120) == 0
 
@@ -361,7 +375,7 @@ from harness.sinks.prometheus import LiveMetrics, serve
 metrics = LiveMetrics(scenario="s", run="r")
 metrics.began("b/w/0", "b", "w", Phase.MEASURE)
 serving = serve(metrics, 0)
-waiting = gevent.spawn(serving.last_scrape, 600)
+waiting = gevent.spawn(serving.last_scrape, print, 600)
 gevent.sleep(0)
 print(urllib.request.urlopen(serving.url, timeout=20).read().decode())
 waiting.join(timeout=60)
