@@ -44,7 +44,7 @@ POOL = 500
 """Different calls of a backend: every one written is one of them, moved in time."""
 GAP_MS = {"standard": 18.5, "ultrafast": 4.0}
 TOKENS_AN_EVENT = {"standard": (1,), "ultrafast": (1, 2, 3, 4, 5)}
-FAILED_SHARE = 0.002
+FAILED_SHARE, SHARED_SHARE = 0.002, 0.1
 MARKS = [
     f"{mark}_ns"
     for mark in ("scheduled", "sent", "headers", "first_output", "first_answer", "last_output", "done")
@@ -105,7 +105,7 @@ def timeline(answer: Answer, done_ns: int, error: CallError | None = None) -> Ti
 def streamed(backend: str, tier: str | None, events: int, dice: np.random.Generator) -> Timeline:
     """Stream an answer: a tenth of its events share their read with the one before."""
     gaps = dice.gamma(6, GAP_MS[backend] * 1e6 / 6, events).astype(np.int64)
-    gaps[dice.random(events) < 0.1] = 0
+    gaps[dice.random(events) < SHARED_SHARE] = 0
     high = int(dice.lognormal(-0.8, 0.4) * 1e9) + np.cumsum(gaps)
     exact = np.diff(high, append=high[-1] + 1) > 0
     tokens = dice.choice(TOKENS_AN_EVENT[backend], events)
@@ -167,13 +167,14 @@ def use_tool(task: Open, seconds: float) -> None:
     task.at_ns = end_ns
 
 
-def lane(scenario: Scenario, backend: str, calls: int, events: int) -> Iterator[tuple[int, Kept | TaskRecord]]:
+def lane(
+    scenario: Scenario, backend: str, calls: int, events: int
+) -> Iterator[tuple[int, Kept | TaskRecord]]:
     """Give (when, record) of a backend's calls and tasks as they end; the last tasks are cut."""
     dice = np.random.default_rng([7, *backend.encode()])
     about = facts_of(backend, scenario.backends[backend].service_tier)
     shapes = [
-        records_of(streamed(backend, about.tier_asked, events, dice), about, cut=False)
-        for _ in range(POOL)
+        records_of(streamed(backend, about.tier_asked, events, dice), about, cut=False) for _ in range(POOL)
     ]
     error = CallError(ErrorKind.RESET, "the connection was reset")
     broken = records_of(timeline(Answer(), 200_000_000, error), about, cut=False)

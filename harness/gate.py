@@ -103,8 +103,7 @@ def _refuse_unlike(first: Path, second: Path) -> None:
 def _side(kept: _Kept, name: str) -> Side:
     tasks = [task for task in kept.records.tasks if task.backend == name]
     measured = [task for task in tasks if task.phase in MEASURED]
-    ids = {task.task_id for task in measured}
-    calls = [call for call in kept.records.calls if call.task_id in ids]
+    calls = kept.records.calls.of_tasks({task.task_id for task in measured})
     warm = [task for task in tasks if task.phase not in MEASURED]
     return Side(name, kept.facts.workload, measured, calls, earlier=warm)
 

@@ -18,12 +18,12 @@ from harness.connect import connect, identity
 from harness.engine import Engine, Job, Kept
 from harness.errors import StoppedError
 from harness.machine import facts as machine_facts
-from harness.measure.facts import BackendFacts, Records, RunFacts
+from harness.measure.facts import BackendFacts, RunFacts
 from harness.meter import Meter, Spending
 from harness.preparation import Prepared
 from harness.prices import prices_of
 from harness.records import SCHEMA, CallRecord, EventsRecord, Phase, TaskRecord
-from harness.report import finish, write_facts
+from harness.report import finish, read_run, write_facts
 from harness.results import FindingName
 from harness.scenario import OpenLoad, objectives_of
 from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
@@ -41,7 +41,6 @@ class _Run:
     prepared: Prepared
     run_id: str
     writer: RecordWriter
-    records: Records = field(default_factory=Records)
     meter: Meter = field(default_factory=Meter)
     engines: list[Engine] = field(default_factory=list)
     clock: MachineClock = field(default_factory=MachineClock)
@@ -73,7 +72,7 @@ def _run(prepared: Prepared, folder: Path) -> int:
         describe(running) | {"phases": phases, "origin_monotonic_ns": running.engines[0].origin_ns},
         facts,
     )
-    code = finish(folder, running.records, facts, allow_inconclusive=prepared.options.allow_inconclusive)
+    code = finish(folder, *read_run(folder), allow_inconclusive=prepared.options.allow_inconclusive)
     return INTERRUPTED if facts.interrupted else code
 
 
@@ -157,20 +156,17 @@ async def _beat(engine: Engine, progress: LiveProgress) -> None:
 
 
 def _keeper(running: _Run, spending: Spending, progress: LiveProgress) -> Kept:
-    """Say where records go: to disk first, then to memory, to the budget and to the eye."""
-    records, scenario = running.records, running.prepared.scenario
+    """Say where records go: to disk first, then to the budget and to the eye."""
+    scenario = running.prepared.scenario
 
     def keep_call(call: CallRecord, events: EventsRecord) -> None:
         running.writer.call(call, events)
-        records.calls.append(call)
-        records.add_events(events)
         if spending.passes(scenario.backends[call.backend], call):
             progress.say(f"spend limit of USD {spending.limit_usd:g} passed; the run drains")
             running.engines[-1].drain()
 
     def keep_task(task: TaskRecord) -> None:
         running.writer.task(task)
-        records.tasks.append(task)
         if task.phase is not Phase.WARM_UP:
             progress.task_ended(task.backend, task.outcome)
 

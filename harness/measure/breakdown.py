@@ -8,7 +8,7 @@ parallel pieces only the last one to end counts; that is what the task waited fo
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.measure.metrics.recorded import call_tpot_ns
+from harness.measure.metrics.call import streamed_tokens, tpot_ns
 from harness.records import CallRecord
 
 PARTS = ("decode", "reasoning", "ttft", "network", "tool", "agent", "limit", "retry", "client")
@@ -45,7 +45,7 @@ def call_piece(call: CallRecord) -> Piece:
     first = call.first_output_ns if call.first_output_ns is not None else call.done_ns
     ttft = max(0, first - call.sent_ns)
     network = min(call.network_ns, ttft)
-    tpot = call_tpot_ns(call)
+    tpot = _tpot_ns(call)
     estimate = int((call.hidden_tokens or 0) * tpot) if tpot is not None else 0
     reasoning = min(estimate, ttft - network)
     rest = max(0, call.done_ns - first)
@@ -56,6 +56,17 @@ def call_piece(call: CallRecord) -> Piece:
         ("decode", rest),
     )
     return Piece(call.sent_ns, max(call.done_ns, first), parts)
+
+
+def _tpot_ns(call: CallRecord) -> float | None:
+    """TPOT of a call that has just ended; `metrics.recorded.call_tpot_ns` is of many."""
+    if call.first_output_ns is None or call.last_output_ns is None or call.streamed_events <= 1:
+        return None
+    return tpot_ns(
+        call.last_output_ns - call.first_output_ns,
+        streamed=streamed_tokens(call.output_tokens, call.hidden_tokens),
+        first=call.first_event_tokens,
+    )
 
 
 def breakdown(pieces: Iterable[Piece], *, scheduled_ns: int, ended_ns: int) -> dict[str, float]:

@@ -1,20 +1,29 @@
 """DIR: records line by line as calls and tasks end, so that a crash loses nothing that has ended."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from io import FileIO
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import numpy as np
 import orjson
 
 from harness.errors import HarnessError, LostRecordsError, UsageError
-from harness.records import CallRecord, EventsRecord, TaskRecord
+from harness.measure.calls import KEYS, Calls, Gathering
+from harness.measure.gaps import Gaps
+from harness.measure.histogram import Histogram
+from harness.records import CallRecord, EventsRecord, GapsRecord, TaskRecord
 from harness.results import Summary, VerdictRecord
+from harness.values import CallError
 
 RECORD_FILES = ("tasks.jsonl", "calls.jsonl", "events.jsonl")
+GAPS_FILE = "gaps.jsonl"
 RUN_FILE = "run.json"
 INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
@@ -24,7 +33,18 @@ _SILENT = {field.name: field.default for field in fields(CallRecord)} | {"schema
 _AS_TOLD = {"input_planned": "input_tokens", "output_asked": "output_tokens"}
 """Keys of a call that are left out where they equal another; together these rules keep lines short."""
 
-Record = TypeVar("Record", CallRecord, EventsRecord, TaskRecord)
+_LATER = {field.name: field.default for field in fields(CallRecord) if field.default is not MISSING}
+_ROW = itemgetter(*KEYS)
+
+AT_ONCE = 500
+"""Lines of calls that are taken up together."""
+BUFFER = 1 << 20
+
+_HEAD, _GAPS, _ENDS = b'{"schema":1,"call_id":"', b'","gaps_us":[', (b"]}\n", b"]}")
+"""How a line of events begins, goes on and ends."""
+_QUOTED = re.compile(rb'["\\\\]')
+
+Record = TypeVar("Record", CallRecord, EventsRecord, GapsRecord, TaskRecord)
 
 
 class RecordWriter:
@@ -97,19 +117,92 @@ def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record
     from pydantic import TypeAdapter
 
     adapter = TypeAdapter(kind)
-    lines = (folder / name).read_bytes().split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
+    short = issubclass(kind, CallRecord)
+    for number, line in _lines(folder / name):
         try:
-            told = orjson.loads(line)
-            if kind is CallRecord:
-                told = {key: told[other] for key, other in _AS_TOLD.items()} | told
-            yield adapter.validate_python(told)
+            yield adapter.validate_python(_whole(line)) if short else adapter.validate_json(line)
         except (ValueError, KeyError, TypeError):
-            if number == len(lines):
-                return
-            raise UsageError(f"{folder / name}: line {number} is not a record of schema 1") from None
+            _refuse(folder / name, number, line)
+
+
+def read_calls(folder: Path) -> tuple[Calls, list[str]]:
+    """Read all calls, by columns, and their ids; bad lines as in `read_records`."""
+    path, gathering = folder / "calls.jsonl", Gathering()
+    each = _lines(path)
+    while lines := list(islice(each, AT_ONCE)):
+        try:
+            gathering.add([_ROW(_whole(line)) for _, line in lines])
+        except (ValueError, KeyError, TypeError):  # there is a bad one: find it
+            for number, line in lines:
+                try:
+                    gathering.add([_ROW(_whole(line))])
+                except (ValueError, KeyError, TypeError):
+                    _refuse(path, number, line)
+    return gathering.calls(), gathering.call_ids
+
+
+def read_gaps(folder: Path, task_of: dict[str, str]) -> Gaps:
+    """Read the gaps of calls, from all files of events and from `gaps.jsonl` if there is one.
+
+    task_of: call_id -> task_id of the calls that are wanted; it is used up: each call counts once.
+    """
+    gaps = Gaps()
+    for path in (folder / "events.jsonl", *sorted(folder.glob("events.[0-9]*.jsonl"))):
+        for number, line in _lines(path):
+            try:
+                call_id, told = _cut(line)
+                task_id = task_of.pop(call_id, None)
+                if task_id is not None and told:
+                    gaps.add(task_id, np.fromstring(told, dtype=np.int64, sep=",")[1:])
+            except (ValueError, KeyError, TypeError):
+                _refuse(path, number, line)
+    if (folder / GAPS_FILE).exists():
+        for record in read_records(folder, GAPS_FILE, GapsRecord):
+            task_id = task_of.pop(record.call_id, None)
+            if task_id is not None:
+                gaps.add_counted(
+                    task_id, Histogram(np.array(record.buckets), np.array(record.counts), record.overflow)
+                )
+    return gaps
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Give the lines of a file that are not empty, with their numbers."""
+    with path.open("rb", buffering=BUFFER) as file:
+        for number, line in enumerate(file, start=1):
+            if line != b"\n":
+                yield number, line
+
+
+def _refuse(path: Path, number: int, line: bytes) -> None:
+    """Refuse a line that is no record, unless it is the last one, torn by a crash."""
+    if line.endswith(b"\n"):
+        raise UsageError(f"{path}: line {number} is not a record of schema 1") from None
+
+
+def _whole(line: bytes) -> dict[str, Any]:
+    """Give all keys of a call, those too that were left out of its line."""
+    told: dict[str, Any] = orjson.loads(line)
+    for key, other in _AS_TOLD.items():
+        told.setdefault(key, told[other])
+    for key, default in _LATER.items():
+        told.setdefault(key, default)
+    if told["error"] is not None:
+        told["error"] = CallError(told["error"]["kind"], told["error"]["message"])
+    return told
+
+
+def _cut(line: bytes) -> tuple[str, bytes]:
+    """Give the id and the gaps of a line of events, these as text.
+
+    Of a line as it is written here nothing else has to be read, which is most of a large report's time.
+    """
+    at = line.find(_GAPS)
+    call_id, stop = line[len(_HEAD) : at], line.find(b"]", at)
+    if line.startswith(_HEAD) and 0 < at < stop and line.endswith(_ENDS) and not _QUOTED.search(call_id):
+        return call_id.decode(), line[at + len(_GAPS) : stop]
+    told = orjson.loads(line)
+    return told["call_id"], orjson.dumps([int(gap) for gap in told["gaps_us"]])[1:-1]
 
 
 def _told(call: CallRecord) -> dict[str, Any]:
