@@ -63,7 +63,7 @@ def read_run(folder: Path) -> tuple[Records, RunFacts]:
         facts = _FACTS.validate_python(about["facts"])
     except ValidationError:
         raise UsageError(f"{folder / RUN_FILE}: written by another version of the harness") from None
-    gc.disable()  # millions of small things without a cycle among them: the search for one took a third of this
+    gc.disable()  # there is no cycle among millions of records, and the search for one is a third of the time
     try:
         return _read(folder), facts
     except OSError as problem:

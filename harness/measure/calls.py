@@ -149,7 +149,7 @@ def calls_of(records: Iterable[CallRecord]) -> Calls:
 
 
 class Gathering:
-    """Takes calls up, many rows at a time. `call_ids`: of all of them; no column, since no number needs them."""
+    """Takes calls up, many rows at a time. `call_ids` is no column, since no number is made of it."""
 
     def __init__(self) -> None:
         self.call_ids: list[str] = []

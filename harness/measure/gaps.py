@@ -24,6 +24,15 @@ WIDTH = BEYOND + 1
 Ints = NDArray[np.int64]
 
 
+def values_of(counted: Histogram) -> Ints:
+    """Give values that are counted so, where only a histogram came; ValueError if it cannot be one."""
+    buckets, counts = counted.buckets, counted.counts
+    numbers = np.concatenate((counts, buckets, BEYOND - 1 - buckets, [counted.overflow]))
+    if len(buckets) != len(counts) or (numbers < 0).any():
+        raise ValueError("not a histogram")
+    return np.concatenate((np.repeat(lower_edge(buckets), counts), np.full(counted.overflow, OVERFLOW_FROM)))
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """Counts of some tasks: those of task i are `buckets` and `counts` from starts[i] to the next start."""
@@ -70,11 +79,6 @@ class Gaps:
             self._sort_in()
         if self._waiting >= VALUES_AT_ONCE or len(self._rows) >= TASKS_AT_ONCE:
             self._count()
-
-    def add_counted(self, task_id: str, counted: Histogram) -> None:
-        """Add the gaps of a call of which only a histogram came."""
-        self.add(task_id, np.repeat(lower_edge(counted.buckets), counted.counts))
-        self.add(task_id, np.full(counted.overflow, OVERFLOW_FROM))
 
     def pooled(self, place: Mapping[str, int]) -> Histogram:
         """Pool the gaps of all tasks that have a place."""

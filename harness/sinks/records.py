@@ -1,7 +1,7 @@
 """DIR: records line by line as calls and tasks end, so that a crash loses nothing that has ended."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from io import FileIO
@@ -16,7 +16,7 @@ import orjson
 
 from harness.errors import HarnessError, LostRecordsError, UsageError
 from harness.measure.calls import KEYS, Calls, Gathering
-from harness.measure.gaps import Gaps
+from harness.measure.gaps import Gaps, values_of
 from harness.measure.histogram import Histogram
 from harness.records import CallRecord, EventsRecord, GapsRecord, TaskRecord
 from harness.results import Summary, VerdictRecord
@@ -36,6 +36,8 @@ _AS_TOLD = {"input_planned": "input_tokens", "output_asked": "output_tokens"}
 _LATER = {field.name: field.default for field in fields(CallRecord) if field.default is not MISSING}
 _ROW = itemgetter(*KEYS)
 
+BAD = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+"""What a line that is no record raises."""
 AT_ONCE = 500
 """Lines of calls that are taken up together."""
 BUFFER = 1 << 20
@@ -44,7 +46,7 @@ _HEAD, _GAPS, _ENDS = b'{"schema":1,"call_id":"', b'","gaps_us":[', (b"]}\n", b"
 """How a line of events begins, goes on and ends."""
 _QUOTED = re.compile(rb'["\\\\]')
 
-Record = TypeVar("Record", CallRecord, EventsRecord, GapsRecord, TaskRecord)
+Record = TypeVar("Record", CallRecord, EventsRecord, TaskRecord)
 
 
 class RecordWriter:
@@ -121,7 +123,7 @@ def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record
     for number, line in _lines(folder / name):
         try:
             yield adapter.validate_python(_whole(line)) if short else adapter.validate_json(line)
-        except (ValueError, KeyError, TypeError):
+        except BAD:
             _refuse(folder / name, number, line)
 
 
@@ -132,38 +134,57 @@ def read_calls(folder: Path) -> tuple[Calls, list[str]]:
     while lines := list(islice(each, AT_ONCE)):
         try:
             gathering.add([_ROW(_whole(line)) for _, line in lines])
-        except (ValueError, KeyError, TypeError):  # there is a bad one: find it
-            for number, line in lines:
-                try:
-                    gathering.add([_ROW(_whole(line))])
-                except (ValueError, KeyError, TypeError):
-                    _refuse(path, number, line)
+        except BAD:  # one of them is: find it
+            _take(path, lines, lambda line: gathering.add([_ROW(_whole(line))]))
     return gathering.calls(), gathering.call_ids
 
 
 def read_gaps(folder: Path, task_of: dict[str, str]) -> Gaps:
     """Read the gaps of calls, from all files of events and from `gaps.jsonl` if there is one.
 
-    task_of: call_id -> task_id of the calls that are wanted; it is used up: each call counts once.
+    task_of: call_id -> task_id of the calls that are wanted. It is used up: each call counts once, wherever
+    it stands. Bad lines as in `read_records`.
     """
     gaps = Gaps()
-    for path in (folder / "events.jsonl", *sorted(folder.glob("events.[0-9]*.jsonl"))):
-        for number, line in _lines(path):
-            try:
-                call_id, told = _cut(line)
-                task_id = task_of.pop(call_id, None)
-                if task_id is not None and told:
-                    gaps.add(task_id, np.fromstring(told, dtype=np.int64, sep=",")[1:])
-            except (ValueError, KeyError, TypeError):
-                _refuse(path, number, line)
+
+    def take_events(line: bytes) -> None:
+        call_id, told = _cut(line)
+        gaps_us = np.fromstring(told or "0", dtype=np.int64, sep=",")[1:]
+        task_id = task_of.pop(call_id, None)
+        if task_id is not None:
+            gaps.add(task_id, gaps_us)
+
+    for path in (folder / "events.jsonl", *folder.glob("events.[0-9]*.jsonl")):
+        _take(path, _lines(path), take_events)
     if (folder / GAPS_FILE).exists():
-        for record in read_records(folder, GAPS_FILE, GapsRecord):
-            task_id = task_of.pop(record.call_id, None)
-            if task_id is not None:
-                gaps.add_counted(
-                    task_id, Histogram(np.array(record.buckets), np.array(record.counts), record.overflow)
-                )
+        _read_counted(folder / GAPS_FILE, task_of, gaps)
     return gaps
+
+
+def _read_counted(path: Path, task_of: dict[str, str], gaps: Gaps) -> None:
+    """Read the gaps of calls whose events stayed on another machine."""
+    from pydantic import TypeAdapter
+
+    adapter = TypeAdapter(GapsRecord)
+
+    def take(line: bytes) -> None:
+        record = adapter.validate_json(line)
+        buckets, counts = (np.array(one, dtype=np.int64) for one in (record.buckets, record.counts))
+        gaps_us = values_of(Histogram(buckets, counts, record.overflow))
+        task_id = task_of.pop(record.call_id, None)
+        if task_id is not None:
+            gaps.add(task_id, gaps_us)
+
+    _take(path, _lines(path), take)
+
+
+def _take(path: Path, lines: Iterable[tuple[int, bytes]], take: Callable[[bytes], None]) -> None:
+    """Take lines one by one, and refuse the bad one."""
+    for number, line in lines:
+        try:
+            take(line)
+        except BAD:
+            _refuse(path, number, line)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
