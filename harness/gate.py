@@ -130,8 +130,7 @@ def _identity(kept: _Kept, name: str, folder: Path) -> BackendIdentity:
 def _side(kept: _Kept, name: str, folder: Path) -> Side:
     tasks = [task for task in kept.records.tasks if task.backend == name]
     measured = [task for task in tasks if task.phase in MEASURED]
-    ids = {task.task_id for task in measured}
-    calls = [call for call in kept.records.calls if call.task_id in ids]
+    calls = kept.records.calls.of_tasks({task.task_id for task in measured})
     warm = [task for task in tasks if task.phase not in MEASURED]
     return Side(_called(name, folder), kept.facts.workload, measured, calls, earlier=warm)
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from harness.accounts import Machinery
 from harness.clock import Clock, cpu_ns
-from harness.measure.charge import call_usd, tier_of, tokens_usd
+from harness.measure.calls import calls_of
+from harness.measure.charge import task_usd, tokens_usd
 from harness.prices import TokenPrice, entry_at, prices_of
 from harness.records import CallRecord
 from harness.results import FindingName
@@ -70,12 +71,14 @@ class Spending:
     def _cost(backend: Backend, call: CallRecord) -> float:
         """Take what a call cost; where the server does not tell, what was planned: the limit must hold."""
         prices = prices_of(backend.model, backend.price)
-        known = call_usd(call, prices)
-        entry = entry_at(prices, tier_of(call))
+        known = task_usd(calls_of([call]), prices)
+        entry = entry_at(prices, call.tier_served or call.tier_asked)
         if known is not None or entry is None or not isinstance(entry.price, TokenPrice):
             return known or 0.0
         planned_in, planned_out = call.input_planned or 0, call.output_asked or 0
-        return tokens_usd(entry.price, input_tokens=planned_in, cached_tokens=0, output_tokens=planned_out)
+        return float(
+            tokens_usd(entry.price, input_tokens=planned_in, cached_tokens=0, output_tokens=planned_out)
+        )
 
     def findings(self) -> list[tuple[FindingName, str]]:
         """Say so if the limit ended the run."""

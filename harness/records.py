@@ -133,6 +133,20 @@ class EventsRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GapsRecord:
+    """One line of `gaps.jsonl`: the gaps in us of a call whose events stayed on another machine, counted.
+
+    buckets: as in `measure.histogram`, rising; counts beside them; `overflow` gaps fit into no bucket.
+    """
+
+    schema: int = SCHEMA
+    call_id: str
+    buckets: list[int]
+    counts: list[int]
+    overflow: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRecord:
     """One tool execution; `ended_ns` is its planned end, so a late timer is never tool time."""
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import numpy as np
+
 from harness.accounts import run_facts
 from harness.client.http import raise_file_limit
 from harness.clock import MachineClock
@@ -17,11 +19,12 @@ from harness.engine import Engine
 from harness.errors import StoppedError, first_fault
 from harness.folder import default_folder, describe
 from harness.job import Kept, job_of
-from harness.measure.facts import Records, RunFacts
+from harness.measure.facts import RunFacts
+from harness.measure.histogram import histogram
 from harness.meter import Meter, Spending
 from harness.preparation import Prepared
 from harness.records import CallRecord, EventsRecord, Phase, TaskRecord
-from harness.report import finish, write_facts
+from harness.report import finish, read_run, write_facts
 from harness.results import FindingName
 from harness.screen import Screen
 from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
@@ -41,7 +44,6 @@ class _Run:
     prepared: Prepared
     run_id: str
     writer: RecordWriter
-    records: Records = field(default_factory=Records)
     meter: Meter = field(default_factory=Meter)
     engines: list[Engine] = field(default_factory=list)
     clock: MachineClock = field(default_factory=MachineClock)
@@ -78,7 +80,7 @@ def _run(prepared: Prepared, folder: Path, stack: ExitStack) -> int:
         about | {"phases": phases, "origin_monotonic_ns": running.engines[0].origin_ns},
         facts,
     )
-    code = finish(folder, running.records, facts, allow_inconclusive=prepared.options.allow_inconclusive)
+    code = finish(folder, *read_run(folder), allow_inconclusive=prepared.options.allow_inconclusive)
     return INTERRUPTED if facts.interrupted else code
 
 
@@ -137,22 +139,19 @@ async def _beat(engine: Engine, progress: LiveProgress) -> None:
 
 
 def _keeper(running: _Run, spending: Spending, progress: LiveProgress) -> Kept:
-    """Say where records go: to disk first, then to memory, to the budget and to the eye."""
-    records, scenario, live = running.records, running.prepared.scenario, running.live
+    """Say where records go: to disk first, then to the budget and to the eye."""
+    scenario, live = running.prepared.scenario, running.live
 
     def keep_call(call: CallRecord, events: EventsRecord) -> None:
         running.writer.call(call, events)
-        records.calls.append(call)
-        records.add_events(events)
         if live is not None:
-            live.call(call, records.gaps[call.call_id])
+            live.call(call, histogram(np.asarray(events.gaps_us[1:], dtype=np.int64)))
         if spending.passes(scenario.backends[call.backend], call):
             progress.say(f"spend limit of USD {spending.limit_usd:g} passed; the run drains")
             running.engines[-1].drain()
 
     def keep_task(task: TaskRecord) -> None:
         running.writer.task(task)
-        records.tasks.append(task)
         if live is not None:
             live.task(task)
         if task.phase is not Phase.WARM_UP:

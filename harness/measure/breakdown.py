@@ -8,7 +8,7 @@ parallel pieces only the last one to end counts; that is what the task waited fo
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.measure.metrics.recorded import call_tpot_ns
+from harness.measure.metrics.call import streamed_tokens, tpot_ns
 from harness.records import CallRecord
 
 PARTS = ("decode", "reasoning", "ttft", "network", "tool", "agent", "limit", "retry", "client")
@@ -46,7 +46,7 @@ def call_piece(call: CallRecord) -> Piece:
     first = call.first_output_ns if call.first_output_ns is not None else call.done_ns
     ttft = max(0, first - call.sent_ns)
     network = min(call.network_ns, ttft)
-    speed = call_tpot_ns(call) or 0.0
+    speed = _tpot_ns(call) or 0.0
     reasoning = min(int((call.hidden_tokens or 0) * speed), ttft - network)
     held_back = max(0, (call.first_event_tokens or 1) - 1)
     opening = min(int(held_back * speed), ttft - network - reasoning)
@@ -58,6 +58,18 @@ def call_piece(call: CallRecord) -> Piece:
         ("decode", opening + rest),
     )
     return Piece(call.sent_ns, max(call.done_ns, first), parts)
+
+
+def _tpot_ns(call: CallRecord) -> float | None:
+    """TPOT of a call that has just ended; `metrics.recorded.call_tpot_ns` is of many."""
+    if call.first_output_ns is None or call.last_output_ns is None or call.streamed_events <= 1:
+        return None
+    streamed = streamed_tokens(call.output_tokens, call.hidden_tokens)
+    return tpot_ns(
+        call.last_output_ns - call.first_output_ns,
+        streamed=None if streamed is None else streamed - call.tokens_after_last,
+        first=call.first_event_tokens,
+    )
 
 
 def breakdown(pieces: Iterable[Piece], *, scheduled_ns: int, ended_ns: int) -> dict[str, float]:

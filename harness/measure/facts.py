@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from harness.measure.calls import Calls
 from harness.measure.compare_findings import BackendIdentity
-from harness.measure.histogram import Histogram, histogram
+from harness.measure.gaps import Gaps
 from harness.objectives import Objectives
 from harness.prices import Prices
-from harness.records import CallRecord, EventsRecord, TaskRecord
+from harness.records import TaskRecord
 from harness.results import FindingName
 
 
@@ -64,14 +63,10 @@ class RunFacts:
     lost_allowed: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Records:
-    """What a run has kept. `gaps`: call_id -> histogram of its gaps in us."""
+    """What a run has kept."""
 
-    tasks: list[TaskRecord] = field(default_factory=list)
-    calls: list[CallRecord] = field(default_factory=list)
-    gaps: dict[str, Histogram] = field(default_factory=dict)
-
-    def add_events(self, events: EventsRecord) -> None:
-        """Keep a call's gaps, which are all of its `gaps_us` but the first."""
-        self.gaps[events.call_id] = histogram(np.asarray(events.gaps_us[1:], dtype=np.int64))
+    tasks: Sequence[TaskRecord]
+    calls: Calls
+    gaps: Gaps

@@ -23,8 +23,10 @@ from prometheus_client.metrics_core import (
 )
 
 from harness.errors import UsageError
+from harness.measure.calls import Calls, Floats, calls_of
 from harness.measure.histogram import OVERFLOW_FROM, Histogram, bucket, histogram, merged
 from harness.measure.metrics.registry import METRICS
+from harness.measure.metrics.task import task_time_ns
 from harness.records import CallOutcome, CallRecord, Phase, TaskOutcome, TaskRecord
 from harness.scenario import Scenario
 
@@ -155,10 +157,11 @@ class LiveMetrics:
         """Count a call that has ended; `gaps`: its gaps in us."""
         if call.outcome is not CallOutcome.OK:
             return
+        column = calls_of([call])
         with self._lock:
             key = self._see(call.backend, call.workload, call.phase)
-            self._counted[TTFT.name][key].add(_value(TTFT, call))
-            self._counted[TPOT.name][key].add(_value(TPOT, call))
+            self._counted[TTFT.name][key].add(_value(TTFT, column))
+            self._counted[TPOT.name][key].add(_value(TPOT, column))
             if call.first_output_ns is not None and call.last_output_ns is not None:
                 span_ns = call.last_output_ns - call.first_output_ns  # what all gaps of a call add up to
                 self._counted[GAP.name][key].add_all(gaps, sum_ns=span_ns)
@@ -170,7 +173,7 @@ class LiveMetrics:
             self._forget(task.task_id)
             self._ended[key, task.outcome] += 1
             if task.outcome is TaskOutcome.COMPLETED:
-                self._counted[TASK.name][key].add(_value(TASK, task))
+                self._counted[TASK.name][key].add(task_time_ns(task))
 
     def lost(self, task_id: str) -> None:
         """Forget a task whose worker is gone: it is not in flight, and nobody knows how it ended."""
@@ -225,10 +228,11 @@ class LiveMetrics:
         return family
 
 
-def _value(shown: Shown, record: CallRecord | TaskRecord) -> float | None:
-    """Give a record's value in ns by the registry's own formula."""
+def _value(shown: Shown, call: Calls) -> float | None:
+    """Give a call's value in ns by the registry's own formula; None where the call does not tell."""
     value = METRICS[shown.of].value
-    return None if value is None else value(record)
+    of_each: Floats = np.full(1, np.nan) if value is None else value(call)
+    return None if np.isnan(of_each[0]) else float(of_each[0])
 
 
 class Serving:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.measure.calls import calls_of
 from harness.measure.metrics.registry import METRICS
 from harness.measure.timeline import CallFacts, records_of
 from harness.records import CallOutcome, Phase, TokenSource
@@ -108,7 +109,7 @@ def test_the_formula_for_tpot_holds_for_what_the_files_say(first):
     assert (call.hidden_tokens, call.first_event_tokens, call.token_source) == (843, 2, TokenSource.EVENTS)
     assert events.tokens == [(2, 2), (3, 1)]
     streamed = call.output_tokens - call.hidden_tokens
-    assert METRICS["tpot_ms"].value(call) == 30 * MS / (streamed - call.first_event_tokens)
+    assert METRICS["tpot_ms"].value(calls_of([call])) == 30 * MS / (streamed - call.first_event_tokens)
     assert streamed == sum(count * n for count, n in events.tokens)
 
 
