@@ -17,8 +17,7 @@ check: .venv/dev
 	$(BIN)/lint-imports
 
 bench: .venv/dev
-	$(BIN)/python benchmarks/stamps.py
-	$(BIN)/python benchmarks/first_request.py
+	@$(BIN)/python benchmarks/bench.py
 
 # A real model on this machine's CPU (docs/real-llm.md). Not part of `test`: at first it compiles a server, 16 minutes.
 real-llm: .venv/run

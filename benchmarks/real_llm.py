@@ -159,7 +159,7 @@ def scenario(folder: Path, port: int, users: int) -> Path:
         if text.count(WRITTEN[name]) != 1:
             sys.exit(f"real-llm: {SCENARIO} must hold {WRITTEN[name]!r} once")
         text = text.replace(WRITTEN[name], value)
-    path = folder / f"{users}-users.toml"
+    path = folder / f"users-{users}.toml"
     path.write_text(text)
     return path
 
@@ -169,7 +169,7 @@ def main() -> None:
     if not SERVER.exists():
         build()
     gguf = model()
-    folder = ROOT / "runs" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-real-llm"
+    folder = Path("runs") / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-real-llm"
     folder.mkdir(parents=True)
     log = folder / "llama-server.log"
     machine = facts()
@@ -177,7 +177,7 @@ def main() -> None:
     outs, logged = [], []
     with serving(gguf, log) as port:
         for users in USERS:
-            outs.append(folder / f"{users}-users")
+            outs.append(folder / f"users-{users}")
             told(f"a run with users = {users}: a few minutes; load of the machine {os.getloadavg()[0]:.1f}")
             done(sys.executable, "-m", "harness", "run", scenario(folder, port, users), "--out", outs[-1])
             logged.append(log.stat().st_size)

@@ -124,6 +124,13 @@ def same(found, expected):
             assert np.array_equal(ours, theirs, equal_nan=True), one.name
 
 
+def test_no_calls_are_read_from_an_empty_file(folder):
+    (folder / "calls.jsonl").write_bytes(b"")
+    calls, call_ids = read_calls(folder)
+    assert (len(calls), call_ids) == (0, [])
+    same(calls, calls_of([]))
+
+
 @pytest.mark.parametrize("at_once", [1, 3, 500])
 def test_calls_are_read_by_columns(folder, monkeypatch, at_once):
     monkeypatch.setattr(files, "AT_ONCE", at_once)

@@ -120,7 +120,7 @@ def test_tokens_that_came_behind_the_last_event_are_no_part_of_tpot():
     )
     call, _ = records_of(a_timeline(answer), FACTS, cut=False)
     assert (call.first_event_tokens, call.tokens_after_last) == (18, 6)
-    assert METRICS["tpot_ms"].value(call) == 400 * MS / (44 - 18 - 6)
+    assert METRICS["tpot_ms"].value(calls_of([call])) == 400 * MS / (44 - 18 - 6)
 
 
 def test_no_output_at_all():
