@@ -67,6 +67,7 @@ class Engine:
         self.interrupted = False
         self.planned: set[int] = set()
         self.opened = asyncio.Event()
+        self.hosts = False
         self._stopping = asyncio.Event()
         self._aborting = asyncio.Event()
         self._ended = asyncio.Event()
@@ -124,8 +125,6 @@ class Engine:
             return Phase.DRAIN
         return Phase.MEASURE
 
-    # --- who runs ------------------------------------------------------------------------------
-
     async def _drain(self, group: asyncio.TaskGroup, crowd: asyncio.Task[None]) -> None:
         """Let open tasks end for `drain_s` at most; cut the rest."""
         self._mark("drain")
@@ -137,6 +136,7 @@ class Engine:
             group.create_task(self._clock.sleep_until(limit_ns)),
         }
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        self.hosts = False
         for task in waited:
             task.cancel()
         await asyncio.wait({crowd})
@@ -149,7 +149,7 @@ class Engine:
             self.opened.set()
 
     def host(self, guest: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a guest's coroutine among the users, once `opened` is set; it ends with the run."""
+        """Run a guest's coroutine among the users, while `hosts` is true; it ends with the run."""
         return self._group.create_task(guest)
 
     def _runners(self) -> Iterable[Coroutine[Any, Any, None]]:
@@ -188,8 +188,6 @@ class Engine:
                     lane.skipped += session.length
                     continue
                 group.create_task(self._arrived(lane, session, warm=warm, due_ns=due_ns))
-
-    # --- sessions and tasks --------------------------------------------------------------------
 
     def _draw(self, lanes: list[Lane], *, warm: bool) -> Session | None:
         """Deal the next session, the same to each lane; None when all are dealt, or none can be planned."""
@@ -324,9 +322,11 @@ class Engine:
 
     async def _until_done(self) -> None:
         """Wait until guests have done all that there was to do."""
+        self.hosts = True
         while not all(lane.done for lane in self.lanes):
             self._ended.clear()
             await self._ended.wait()
+        self.hosts = False
 
     async def _until_quiet(self) -> None:
         """Wait until no task is open; the second leg of a pair starts at once when the first has ended."""

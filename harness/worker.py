@@ -78,7 +78,7 @@ class _Worker:
         self._gave_up: set[str] = set()
         self._tasks = self._calls = 0
         self.asked = asyncio.Event()
-        self.over = self.told = False
+        self.told = False
         self.engine: Engine
 
     def tell(self, message: Message) -> None:
@@ -100,13 +100,12 @@ class _Worker:
             pulse = group.create_task(self._meter.pulse(self._clock))
             await self.engine.run()
             pulse.cancel()
-        self.over = True
         self.tell(Finished())
 
     def hear(self, message: Message) -> None:
         """Do what the Locust process asks for."""
         match message:
-            case Start(user=user) if self.over:
+            case Start(user=user) if not self.engine.hosts:
                 self.tell(Done(user, more=False))
             case Start(user=user, table=table):
                 self._start(user, table)

@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 from harness.accounts import Account, LaneAccount, Machinery, merged
+from harness.folder import default_folder
 from harness.job import Share, job_of, plan_ns
 from harness.lanes import Dealer
 from harness.link import Began, Call, Drained, Finished, Message, Ready, Settled, Task
 from harness.measure.facts import LostWorker
+from harness.preparation import Prepared
 from harness.records import Phase
 from harness.scenario import OpenLoad, Scenario
+from harness.sinks.records import RUN_FILE, RecordWriter
 
 
 @dataclass(slots=True)
@@ -61,6 +66,19 @@ class Worker:
         if self.ready is None:
             return f"worker {self.index} ({self.node})"
         return f"worker {self.index} (on {self.ready.host}, engine {self.ready.pid})"
+
+    def written(self) -> dict[str, Any]:
+        """Say who it was, for `run.json`."""
+        ready = self.ready
+        return {
+            "index": self.index,
+            "host": ready.host if ready else None,
+            "engine_pid": ready.pid if ready else None,
+            "tasks": self.tasks,
+            "calls": self.calls,
+            "lost": self.lost,
+            "lost_s": self.lost_s,
+        }
 
     def missed(self) -> str | None:
         """Tell if less was told than the engine says that it wrote; None if nothing is missing."""
@@ -140,3 +158,18 @@ def _account(drained: Drained) -> Account:
     told = drained.account
     lanes = {name: LaneAccount(**lane) for name, lane in told["lanes"].items()}
     return Account(told["phases"], lanes, told["planned"], told["interrupted"])
+
+
+def open_folder(prepared: Prepared) -> RecordWriter:
+    """Open DIR."""
+    out = prepared.options.out
+    return RecordWriter(_free(out) if out else default_folder(prepared.scenario.name))
+
+
+def _free(folder: Path) -> Path:
+    """Give a folder that holds no run: a second start from the web interface must not end the first one's."""
+    for number in range(2, 1000):
+        if not (folder / RUN_FILE).exists():
+            break
+        folder = folder.with_name(f"{folder.name.removesuffix(f'-{number - 1}')}-{number}")
+    return folder

@@ -18,8 +18,8 @@ from gevent.event import Event
 from harness.accounts import run_facts
 from harness.bridge.ledger import Worker, account_of_all, machinery_of_all
 from harness.clock import monotonic_ns, wall_time
-from harness.errors import RefusedError, UsageError
-from harness.folder import default_folder, describe
+from harness.errors import HarnessError, RefusedError, UsageError
+from harness.folder import describe
 from harness.link import (
     Began,
     Begin,
@@ -55,7 +55,7 @@ AFTER_DRAIN_S = 10.0
 LEAD_NS = 20_000_000
 """Go names a time a little ahead, so that every engine is there when it comes."""
 
-INTERRUPTED = 130
+INTERRUPTED, INVALID = 130, 4
 
 Send = Callable[[str, dict[str, Any]], None]
 """(worker's node, message as plain values): brings it to that worker."""
@@ -77,6 +77,7 @@ class Run:
     ending: bool = False
     users: list[dict[str, float]] = field(default_factory=list)
     refused: Refused | None = None
+    failed: HarnessError | None = None
     origin_ns: int = 0
     _changed: Event = field(default_factory=Event)
     _live: LiveMetrics | None = None
@@ -149,6 +150,14 @@ class Run:
         worker.hear(message)
         self._look()
 
+    def fail(self, problem: HarnessError) -> None:
+        """End what is open, and the run: its records cannot be written any more."""
+        if self.failed is None:
+            self.failed = problem
+            log.error("%s", problem)
+            self.cut()
+            self._end("its records cannot be written")
+
     def lose(self, worker: Worker, why: str) -> None:
         """Enter that a worker is gone; what it told stays."""
         if worker.lost is None and not worker.settled:
@@ -193,6 +202,8 @@ class Run:
 
     def conclude(self) -> int:
         """Write the facts, have the answer made from DIR alone, and give the exit code by its verdict."""
+        if self.failed is not None:
+            return INVALID
         workers = list(self.workers.values())
         scenario, lasted_ns = self.prepared.scenario, monotonic_ns() - self.origin_ns
         self.writer.close()
@@ -206,7 +217,7 @@ class Run:
             "phases": [account.phases],
             "origin_monotonic_ns": self.origin_ns,
             "users": self.users,
-            "workers": [_told(worker) for worker in workers],
+            "workers": [worker.written() for worker in workers],
         }
         write_facts(self.folder, about, run_facts(scenario, [account], machinery, caveats=caveats))
         return INTERRUPTED if self._report() != 0 or self.interrupted else self._code()
@@ -317,31 +328,3 @@ class Run:
             for worker in self.workers.values()
             if worker.ready is not None and not worker.ready.here
         ]
-
-
-def open_folder(prepared: Prepared) -> RecordWriter:
-    """Open DIR."""
-    out = prepared.options.out
-    return RecordWriter(_free(out) if out else default_folder(prepared.scenario.name))
-
-
-def _free(folder: Path) -> Path:
-    """Give a folder that holds no run: a second start from the web interface must not end the first one's."""
-    for number in range(2, 1000):
-        if not (folder / RUN_FILE).exists():
-            break
-        folder = folder.with_name(f"{folder.name.removesuffix(f'-{number - 1}')}-{number}")
-    return folder
-
-
-def _told(worker: Worker) -> dict[str, Any]:
-    ready = worker.ready
-    return {
-        "index": worker.index,
-        "host": ready.host if ready else None,
-        "engine_pid": ready.pid if ready else None,
-        "tasks": worker.tasks,
-        "calls": worker.calls,
-        "lost": worker.lost,
-        "lost_s": worker.lost_s,
-    }

@@ -14,7 +14,7 @@ from locust.runners import MasterRunner
 from harness.bridge.command import OVERRIDES
 from harness.errors import UsageError
 from harness.preparation import Options
-from harness.scenario import ClosedLoad, Scenario
+from harness.scenario import ClosedLoad, OpenLoad, Scenario
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,12 @@ def workers_of(environment: Environment) -> int:
 
 def check_users(environment: Environment, scenario: Scenario, users: int) -> None:
     """Refuse numbers of users with which a part of the plan would have nobody to do it."""
-    if not isinstance(scenario.load, ClosedLoad) or shaped(environment):
+    if isinstance(scenario.load, OpenLoad):
+        most, workers = scenario.load.in_flight_max, workers_of(environment)
+        if most is not None and most < workers:
+            raise UsageError(f"load.in_flight_max: {most} cannot be shared by {workers} workers; raise it")
+        return
+    if shaped(environment):
         return
     groups, workers = groups_of(scenario), workers_of(environment)
     if users < groups * workers:

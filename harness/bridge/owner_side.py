@@ -19,7 +19,8 @@ from locust.runners import (
 from locust.util.timespan import parse_timespan
 from locust.web import WebUI
 
-from harness.bridge.merge import INTERRUPTED, Run, open_folder
+from harness.bridge.ledger import open_folder
+from harness.bridge.merge import INTERRUPTED, Run
 from harness.bridge.options import (
     EXPECT_S,
     check_users,
@@ -28,12 +29,13 @@ from harness.bridge.options import (
     shaped,
     with_run_time,
 )
-from harness.bridge.spread import EvenDispatcher
+from harness.bridge.spread import EvenDispatcher, lacking
 from harness.bridge.users import backend_classes
 from harness.bridge.work import TO_OWNER, TO_WORKER, Work
 from harness.errors import HarnessError, UsageError
 from harness.link import Begin, Drain, Go, Settled, message_of, plain
 from harness.preparation import Prepared, prepare, read_scenario
+from harness.scenario import ClosedLoad
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ class OwnerSide:
         self._classes = list(environment.user_classes)
         self._main = gevent.getcurrent()
         self._run: Run | None = None
+        self._begins: gevent.Greenlet | None = None
         self._shown: Run | None = None
         self._waits = False
         self._prepared: Prepared = self._prepare()
@@ -85,6 +88,10 @@ class OwnerSide:
     def _prepare(self) -> Prepared:
         """Read the scenario that is asked for now, and start its simulators; raises HarnessError."""
         said = self._environment.parsed_options
+        if said.class_picker:
+            raise UsageError(
+                "--class-picker would undo what makes users of backends; name classes at the end"
+            )
         options = options_of(said, scenario=self._default, shaped=shaped(self._environment))
         if said.run_time and not shaped(self._environment):
             options = with_run_time(options, read_scenario(options), float(said.run_time))
@@ -149,8 +156,8 @@ class OwnerSide:
         in a greenlet of its own, and a state that is no longer "ready" keeps Locust from asking for another.
         """
         self._runner.update_state(STATE_SPAWNING)
-        begins = gevent.spawn(self._begin)
-        begins.join()
+        self._begins = gevent.spawn(self._begin)
+        self._begins.join()
         if self._run is None:
             self._runner.update_state(STATE_INIT)
             raise gevent.GreenletExit
@@ -159,7 +166,7 @@ class OwnerSide:
         environment, prepared = self._environment, self._prepared
         self._take_down()
         try:
-            check_users(environment, prepared.scenario, self._runner.target_user_count)
+            self._check_classes(prepared)
             run = Run(
                 prepared,
                 open_folder(prepared),
@@ -170,6 +177,8 @@ class OwnerSide:
             )
             self._run = run
             run.begin(self._nodes())
+            if self._web_ui is not None:
+                self._web_ui._cancel_run_time_timer()  # noqa: SLF001 - there is no other way to it
         except HarnessError as problem:
             self._abandon()
             print(problem, file=sys.stderr)  # noqa: T201 - one sentence, as `harness run` gives it
@@ -178,6 +187,20 @@ class OwnerSide:
                 gevent.spawn(self._runner.quit)
             return
         gevent.spawn(self._watch, run)
+
+    def _check_classes(self, prepared: Prepared) -> None:
+        """Refuse users with which a part of the plan would have nobody to do it."""
+        users, classes = self._runner.target_user_count, self._environment.user_classes
+        check_users(self._environment, prepared.scenario, users)
+        idle = [one.__name__ for one in classes if not one.tasks]
+        if idle:
+            raise UsageError(f"--tags and --exclude-tags leave no task to {', '.join(idle)}")
+        if isinstance(prepared.scenario.load, ClosedLoad) and not shaped(self._environment):
+            for node, one in lacking(self._nodes(), classes, users):
+                raise UsageError(
+                    f"of {users} users none like {one.__name__} would be on worker {node}: its share of the"
+                    " plan would never be done; give more users, or fewer classes"
+                )
 
     def _abandon(self) -> None:
         run, self._run = self._run, None
@@ -219,8 +242,12 @@ class OwnerSide:
         self._heard(msg.node_id, msg.data)
 
     def _heard(self, node: str, values: dict[str, Any]) -> None:
-        if self._run is not None:
+        if self._run is None:
+            return
+        try:
             self._run.hear(node, values)
+        except HarnessError as problem:  # such as a full disk: what it would say from here on is no answer
+            self._run.fail(problem)
 
     def _watch(self, run: Run) -> None:
         """Look once a second who is there."""
@@ -250,10 +277,13 @@ class OwnerSide:
 
     def _conclude(self, **_: Any) -> None:  # noqa: ANN401 - what Locust's hooks are given
         """Judge the run; its verdict is the exit code, whatever Locust counts as failures."""
-        run, self._run = self._run, None
-        if run is not None:
+        run = self._run
+        if run is not None and not run.origin_ns:
+            self._abandon()
+        elif run is not None:
             self._shown = run
             self._environment.process_exit_code = run.conclude()
+            self._run = None
             if isinstance(self._runner, LocalRunner):
                 self._work.end()
             if self._environment.parsed_options.headless:  # Locust stays when its last worker has died
@@ -267,7 +297,7 @@ class OwnerSide:
         elif run is None or not run.origin_ns:
             self._environment.process_exit_code = INTERRUPTED
             gevent.kill(self._main, KeyboardInterrupt())
-        elif run.interrupted:
+        elif run.interrupted or run.ending:
             run.cut()
         else:
             run.interrupted = True
@@ -280,6 +310,8 @@ class OwnerSide:
 
     def _quit(self, **_: Any) -> None:  # noqa: ANN401 - what Locust's hooks are given
         """Before Locust ends: whatever ended it, a run that is open is drained and judged."""
+        if self._begins is not None:
+            self._begins.kill()
         run = self._run
         if run is not None and run.origin_ns:
             run.interrupted = True

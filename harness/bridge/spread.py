@@ -8,6 +8,27 @@ from locust import User
 from locust.dispatch import UsersDispatcher
 from locust.runners import WorkerNode
 
+ALL_AT_ONCE = 1e9
+"""Users a second."""
+
+
+def lacking(nodes: Sequence[str], classes: Sequence[type[User]], users: int) -> list[tuple[str, type[User]]]:
+    """Tell which workers would have no user for which table of backends, and so nobody for that share."""
+    dispatcher = EvenDispatcher([WorkerNode(node) for node in nodes], classes)
+    dispatcher.new_dispatch(users, ALL_AT_ONCE)
+    *_, spread = dispatcher
+    first = {_table(one): one for one in reversed(classes)}
+    return [
+        (node, one)
+        for node in nodes
+        for table, one in first.items()
+        if not any(spread[node][other.__name__] for other in classes if _table(other) == table)
+    ]
+
+
+def _table(one: type[User]) -> int:
+    return int(getattr(one, "table", 0))
+
 
 class EvenDispatcher(UsersDispatcher):
     """Spreads every class over all workers.
@@ -19,8 +40,14 @@ class EvenDispatcher(UsersDispatcher):
     """
 
     def __init__(self, worker_nodes: list[WorkerNode], user_classes: Sequence[type[User]]) -> None:
-        self._kinds = len(user_classes)
+        self._kinds = len({_table(one) for one in user_classes})
+        self._known = {node.id for node in worker_nodes}
         super().__init__(worker_nodes, list(user_classes))
+
+    def add_worker(self, worker_node: WorkerNode) -> None:
+        """Take a worker back that was silent; one that comes late has no engine, and waits."""
+        if worker_node.id in self._known:
+            super().add_worker(worker_node)
 
     def _prepare_rebalance(self) -> None:
         self._sort_workers()  # a worker has gone, and the orders meet elsewhere

@@ -5,6 +5,8 @@ once for each backend, so that Locust's counts, ramps and shapes hold for each.
 """
 
 from collections.abc import Iterable
+from types import FunctionType
+from typing import Any
 
 import gevent
 from locust import User, constant, task
@@ -22,10 +24,23 @@ class AgentUser(User):
     abstract = True
     wait_time = constant(0)
     table = 0
-    fit_for_open_load = False
+
+    def __init_subclass__(cls, **said: Any) -> None:  # noqa: ANN401 - handed on
+        """Give each class its own copy of `one_task`: tags are kept on the function, and would be shared.
+
+        Locust also hands down the tasks of base classes beside those of the class itself, and picks one by
+        chance: a class that has tasks of its own does these alone.
+        """
+        super().__init_subclass__(**said)
+        own = [one for one in cls.tasks if one in vars(cls).values()]
+        cls.tasks = own or [_copied(one) for one in cls.tasks]
 
     @task
     def one_task(self) -> None:
+        """Do one task of the workload."""
+        self.do_task()
+
+    def do_task(self) -> None:
         """Do the next task of this user's session; idle where there is none."""
         self.waits()
         more = self.environment.harness.task_of(self)
@@ -59,8 +74,7 @@ class ArrivalUser(AgentUser):
 
     abstract = True
 
-    @task
-    def one_task(self) -> None:
+    def do_task(self) -> None:
         """Idle."""
         self.idle()
 
@@ -85,6 +99,14 @@ def table_names(scenario: Scenario) -> list[str]:
     """Name the engine's tables: the backends, or all together where each user does all."""
     names = list(scenario.backends)
     return ["+".join(names)] if scenario.load.pairing == "alternate" else names
+
+
+def _copied(one: Any) -> Any:  # noqa: ANN401 - a task function, or a TaskSet, which is left as it is
+    if not isinstance(one, FunctionType):
+        return one
+    copy = FunctionType(one.__code__, one.__globals__, one.__name__, one.__defaults__, one.__closure__)
+    copy.__dict__.update({name: set(v) if isinstance(v, set) else v for name, v in vars(one).items()})
+    return copy
 
 
 def _made(one: type[User], name: str, table: int, kind: type[User] | None = None) -> type[User]:

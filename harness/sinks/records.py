@@ -106,7 +106,8 @@ class RecordWriter:
 
     def take_back(self) -> None:
         """Leave nothing of a run that could not start: its folder is free for the next try."""
-        for name in (*RECORD_FILES, RUN_FILE):
+        of_workers = [file.name for file in self.folder.glob("events.[0-9]*.jsonl")]
+        for name in (*RECORD_FILES, RUN_FILE, *of_workers):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # it held something else before
             self.folder.rmdir()

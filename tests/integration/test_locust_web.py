@@ -184,6 +184,85 @@ def test_our_options_stand_among_locusts_own():
         assert word in told.stdout
 
 
+OWN = """
+from pathlib import Path
+from locust import between, constant, tag, task
+from harness.bridge.plug import plug_in
+from harness.bridge.users import AgentUser
+
+plug_in(scenario=Path("none.toml"))
+
+
+@tag("fast")
+class Fast(AgentUser):
+    abstract = False
+
+
+@tag("slow")
+class Slow(AgentUser):
+    abstract = False
+    weight = 3
+    wait_time = between(0.01, 0.02)
+"""
+
+
+def test_classes_tags_and_weights_of_a_locustfile_of_ones_own(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    path = scenario(tmp_path, TWO, load='kind = "closed"\nusers = 4\ntasks = 8\ndrain_s = 20')
+    with tree() as one:
+        words = ["--scenario", path, "--out"]
+        told = ended(one.headless("-u", 16, "--processes", 2, *words, tmp_path / "both", file=file))
+        few = ended(one.headless("-u", 4, "--processes", 2, *words, tmp_path / "few", file=file))
+        slow = ended(one.headless("-T", "slow", *words, tmp_path / "slow", file=file))
+        none = ended(one.headless("-T", "nosuch", *words, tmp_path / "none", file=file))
+        assert one.left_after(5) == []
+    assert told.code in (0, 4), told.err  # 4: this machine was too busy
+    summary = reconciled(tmp_path / "both")
+    assert all(
+        backend["workloads"]["demo"]["tasks"]["completed"] == 8 for backend in summary["backends"].values()
+    )
+    assert few.code == 2
+    assert "its share of the plan would never be done" in few.err
+    assert slow.code == none.code == 2
+    assert "leave no task to Fast_a, Fast_b" in slow.err
+    assert "leave no task to Fast_a, Fast_b, Slow_a, Slow_b" in none.err
+
+
+def test_arrivals_of_an_open_load_are_the_plans_on_every_backend_and_a_late_worker_waits(tmp_path):
+    load = 'kind = "open"\narrivals = "poisson"\ntasks_per_s = 3\ntasks = 30\ndrain_s = 30'
+    path, out = scenario(tmp_path, TWO, load=load), tmp_path / "out"
+    with tree() as one:
+        workers = [one.worker(), one.worker()]
+        master = one.master("--scenario", path, "--out", out, workers=2)
+        until(lambda: tasks_in(out) >= 2, what="tasks")
+        workers.append(one.worker())
+        told = ended(master)
+        assert [ended(worker).code for worker in workers] == [0, 0, 0]
+        assert one.left_after(5) == []
+    assert told.code in (0, 4), told.err  # 4: this machine was too busy
+    reconciled(out)
+    starts = {
+        name: {t["k"]: t["scheduled_ns"] for t in Folder(out).tasks(name) if t["k"] == t["session"]}
+        for name in TWO
+    }
+    assert set(starts["a"]) == set(range(30))
+    assert starts["a"] == starts["b"]
+    assert Folder(out).json("run")["users"][-1]["have"] == 2
+
+
+@pytest.mark.parametrize("processes", [[], ["--processes", 2]], ids=["alone", "two processes"])
+def test_users_that_ask_while_the_time_runs_out_are_told_that_it_is_over(tmp_path, processes):
+    load = 'kind = "closed"\nusers = 6\nmeasure_s = 3\ndrain_s = 0.2'
+    path = scenario(tmp_path, TWO, load=load)
+    with tree() as one:
+        told = ended(one.headless(*processes, "--scenario", path, "--out", tmp_path / "out"))
+        assert one.left_after(5) == []
+    assert "TaskGroup" not in told.err
+    assert "is lost" not in told.err
+    reconciled(tmp_path / "out")
+
+
 ELSEWHERE = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']
 """A worker that does not see DIR, as on another machine; tmpfs hides it."""
 
@@ -217,6 +296,23 @@ def test_a_worker_on_another_machine_keeps_its_events_and_the_answer_is_whole(tm
     assert near | away == calls
     assert away == {gaps["call_id"] for gaps in out.lines("gaps")}
     assert summary["backends"]["a"]["workloads"]["demo"]["tasks"]["completed"] == 12
+
+
+@rootly
+def test_a_disk_that_is_full_ends_the_run_with_a_sentence(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "none", small], check=True)
+    try:
+        path = scenario(tmp_path, TWO, load='kind = "closed"\nusers = 4\ntasks = 400\ndrain_s = 20')
+        with tree() as one:
+            told = ended(one.headless("--processes", 2, "--scenario", path, "--out", small / "out"))
+            assert one.left_after(5) == []
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert told.code == 4
+    assert "cannot be written: No space left on device" in told.err
+    assert "Uncaught exception" not in told.err
 
 
 @rootly

@@ -14,7 +14,7 @@ from harness.bridge.spread import EvenDispatcher
 
 workers, kinds, users, lost = map(int, sys.argv[1:])
 nodes = [WorkerNode(f"host_{i}") for i in range(workers)]
-classes = [type(f"Agent_{i}", (User,), {"abstract": False}) for i in range(kinds)]
+classes = [type(f"Agent_{i}", (User,), {"abstract": False, "table": i}) for i in range(kinds)]
 one = EvenDispatcher(nodes, classes)
 spreads = []
 for number in (users, users // 2, users):
