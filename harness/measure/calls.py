@@ -180,6 +180,7 @@ class Gathering:
 
     def calls(self) -> Calls:
         """Give all that was taken up, and forget it: else it would be held twice."""
+        self.add([])  # where nothing was, each column is empty
         columns: dict[str, Any] = {}
         for name in list(self._parts):
             column = np.concatenate(self._parts.pop(name))
