@@ -100,13 +100,14 @@ def _too_few(n: int, q: float) -> Estimate:
 
 def gap_estimates(gaps: Gaps, units: Units, qs: Sequence[float]) -> list[Estimate]:
     """Give quantiles of the pooled gaps in us of the tasks that have a unit."""
-    pooled = gaps.pooled(units.place)
+    placed = gaps.at(units.place)
+    pooled = placed.pooled()
     n = pooled.total
     points = {q: histograms.quantile(pooled, q) for q in qs if n >= needed(q)}
     known = {q: point for q, point in points.items() if point is not None}
-    counts = gaps.per_place(units.place, units.n, up_to=BEYOND - 1)
+    counts = placed.per_place(units.n, up_to=BEYOND - 1)
     hits = [
-        gaps.per_place(units.place, units.n, up_to=int(histograms.bucket(np.array([int(point)]))[0]))
+        placed.per_place(units.n, up_to=int(histograms.bucket(np.array([int(point)]))[0]))
         for point in known.values()
     ]
     ends = dict(zip(known, _level_ends(list(known), hits, counts, units), strict=True))

@@ -3,7 +3,7 @@
 Tasks are enough, since they are resampled whole; a histogram a call would be three times as many numbers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,29 @@ class Counted:
         return np.add.reduceat(np.where(self.buckets <= last, self.counts, 0), self.starts, dtype=np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Counted gaps, and the place of each of their tasks, -1 where it has none."""
+
+    parts: Sequence[tuple[Counted, Ints]]
+
+    def pooled(self) -> Histogram:
+        """Pool the gaps of all tasks that have a place."""
+        dense = np.zeros(WIDTH)
+        for part, places in self.parts:
+            buckets, counts = part.of_rows(places >= 0)
+            dense += np.bincount(buckets, weights=counts, minlength=WIDTH)
+        found = np.flatnonzero(dense[:BEYOND])
+        return Histogram(found, dense[found].astype(np.int64), overflow=int(dense[BEYOND]))
+
+    def per_place(self, n: int, *, up_to: int) -> Ints:
+        """Count the gaps in buckets up to `up_to` at each of n places."""
+        sums = np.zeros(n, dtype=np.int64)
+        for part, places in self.parts:
+            np.add.at(sums, places[places >= 0], part.up_to(up_to)[places >= 0])
+        return sums
+
+
 @dataclass(slots=True)
 class Gaps:
     """Gaps in us of calls that ended well.
@@ -80,27 +103,11 @@ class Gaps:
         if self._waiting >= VALUES_AT_ONCE or len(self._rows) >= TASKS_AT_ONCE:
             self._count()
 
-    def pooled(self, place: Mapping[str, int]) -> Histogram:
-        """Pool the gaps of all tasks that have a place."""
-        dense = np.zeros(BEYOND + 1)
-        for part, places in self._parts(place):
-            buckets, counts = part.of_rows(places >= 0)
-            dense += np.bincount(buckets, weights=counts, minlength=len(dense))
-        found = np.flatnonzero(dense[:BEYOND])
-        return Histogram(found, dense[found].astype(np.int64), overflow=int(dense[BEYOND]))
-
-    def per_place(self, place: Mapping[str, int], n: int, *, up_to: int) -> Ints:
-        """Count the gaps in buckets up to `up_to` at each of n places."""
-        sums = np.zeros(n, dtype=np.int64)
-        for part, places in self._parts(place):
-            np.add.at(sums, places[places >= 0], part.up_to(up_to)[places >= 0])
-        return sums
-
-    def _parts(self, place: Mapping[str, int]) -> Iterator[tuple[Counted, Ints]]:
-        """Give what was counted, and the place of each of its tasks; -1 for none."""
+    def at(self, place: Mapping[str, int]) -> "Placed":
+        """Give what was counted of the tasks that have a place."""
         self._count()
-        for part in self._counted:
-            yield part, np.array([place.get(task_id, -1) for task_id in part.task_ids])
+        found = ((one, np.array([place.get(name, -1) for name in one.task_ids])) for one in self._counted)
+        return Placed([(part, places) for part, places in found if (places >= 0).any()])
 
     def _sort_in(self) -> None:
         """Find the buckets of values."""

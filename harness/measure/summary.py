@@ -202,11 +202,11 @@ def _busy_s(tasks: Sequence[TaskRecord]) -> float:
 
 def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:
     """Share of each part in the summed task time of completed tasks; empty if there are none."""
-    done = [task for task in tasks if task.outcome is TaskOutcome.COMPLETED]
-    total = sum(task_time_ns(task) for task in done)
+    done = [(task.breakdown, task_time_ns(task)) for task in tasks if task.outcome is TaskOutcome.COMPLETED]
+    total = sum(time for _, time in done)
     if not total:
         return {}
-    return {part: sum(task.breakdown[part] * task_time_ns(task) for task in done) / total for part in PARTS}
+    return {part: sum(of[part] * time for of, time in done) / total for part in PARTS}
 
 
 def _seconds(limit: float) -> str:

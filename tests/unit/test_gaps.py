@@ -48,34 +48,34 @@ def test_what_is_pooled_and_counted_is_what_came():
     def check(told_calls, last):
         gaps = told(told_calls)
         mine = [(task_id, array(numbers)) for task_id, numbers in told_calls if task_id in PLACES]
-        same(gaps.pooled(PLACES), merged(histogram(numbers) for _, numbers in mine))
+        same(gaps.at(PLACES).pooled(), merged(histogram(numbers) for _, numbers in mine))
         expected = [0, 0]
         for task_id, numbers in mine:
             fits = numbers[(numbers >= 0) & (numbers < OVERFLOW_FROM)]
             expected[PLACES[task_id]] += int((bucket(fits) <= last).sum())
-        assert gaps.per_place(PLACES, 2, up_to=last).tolist() == expected
+        assert gaps.at(PLACES).per_place(2, up_to=last).tolist() == expected
 
     check()
 
 
 def test_by_hand():
     gaps = told([("a", [1000, 1000, 4000]), ("b", [1000]), ("a", [5, OVERFLOW_FROM]), ("x", [7])])
-    pooled = gaps.pooled(PLACES)
+    pooled = gaps.at(PLACES).pooled()
     assert pooled.counts.tolist() == [1, 3, 1]
     assert (pooled.total, pooled.overflow) == (6, 1)
-    assert gaps.per_place(PLACES, 2, up_to=int(bucket(array([1000]))[0])).tolist() == [3, 1]
-    assert gaps.per_place(PLACES, 2, up_to=BEYOND - 1).tolist() == [4, 1]
+    assert gaps.at(PLACES).per_place(2, up_to=int(bucket(array([1000]))[0])).tolist() == [3, 1]
+    assert gaps.at(PLACES).per_place(2, up_to=BEYOND - 1).tolist() == [4, 1]
 
 
 def test_nothing_at_all():
-    assert told([]).pooled(PLACES).total == 0
-    assert told([("a", [])]).per_place(PLACES, 2, up_to=BEYOND).tolist() == [0, 0]
+    assert told([]).at(PLACES).pooled().total == 0
+    assert told([("a", [])]).at(PLACES).per_place(2, up_to=BEYOND).tolist() == [0, 0]
 
 
 @given(st.lists(values, max_size=20))
 def test_a_histogram_that_came_counts_as_its_values(numbers):
     came = values_of(histogram(array(numbers)))
-    same(told([("a", came)]).pooled(PLACES), told([("a", numbers)]).pooled(PLACES))
+    same(told([("a", came)]).at(PLACES).pooled(), told([("a", numbers)]).at(PLACES).pooled())
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def gaps_of(folder, wanted=("x/1", "y/1", "y/2")):
 
 def values(gaps):
     """Values of few digits are their own buckets, but for the million."""
-    pooled = gaps.pooled(PLACES)
+    pooled = gaps.at(PLACES).pooled()
     return np.repeat(pooled.buckets, pooled.counts).tolist()
 
 
@@ -156,7 +156,7 @@ MILLION = int(histogram(np.array([1_000_000])).buckets[0])
 def test_gaps_are_those_of_wanted_calls_without_the_first_nought(folder):
     assert values(gaps_of(folder)) == [5, 70, 70, MILLION]
     assert values(gaps_of(folder, ["y/2"])) == [70, 70]
-    assert gaps_of(folder).per_place(PLACES, 2, up_to=100).tolist() == [1, 2]
+    assert gaps_of(folder).at(PLACES).per_place(2, up_to=100).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def read(folder, name):
     """Read a file in the way of a report."""
     if name == "tasks.jsonl":
         return len(list(read_records(folder, name, TaskRecord)))
-    return len(read_calls(folder)[0]) if name == "calls.jsonl" else gaps_of(folder).pooled(PLACES).total
+    return len(read_calls(folder)[0]) if name == "calls.jsonl" else gaps_of(folder).at(PLACES).pooled().total
 
 
 BAD = [
