@@ -15,6 +15,14 @@ from locust.user.task import LOCUST_STATE_RUNNING, LOCUST_STATE_WAITING
 from harness.scenario import OpenLoad, Scenario
 
 
+def _copied(one: Any) -> Any:  # noqa: ANN401 - a task function, or a TaskSet, which is left as it is
+    if not isinstance(one, FunctionType):
+        return one
+    copy = FunctionType(one.__code__, one.__globals__, one.__name__, one.__defaults__, one.__closure__)
+    copy.__dict__.update({name: set(v) if isinstance(v, set) else v for name, v in vars(one).items()})
+    return copy
+
+
 class AgentUser(User):
     """One virtual user of a closed load on one backend, or on all by turns (`pairing = "alternate"`).
 
@@ -99,14 +107,6 @@ def table_names(scenario: Scenario) -> list[str]:
     """Name the engine's tables: the backends, or all together where each user does all."""
     names = list(scenario.backends)
     return ["+".join(names)] if scenario.load.pairing == "alternate" else names
-
-
-def _copied(one: Any) -> Any:  # noqa: ANN401 - a task function, or a TaskSet, which is left as it is
-    if not isinstance(one, FunctionType):
-        return one
-    copy = FunctionType(one.__code__, one.__globals__, one.__name__, one.__defaults__, one.__closure__)
-    copy.__dict__.update({name: set(v) if isinstance(v, set) else v for name, v in vars(one).items()})
-    return copy
 
 
 def _made(one: type[User], name: str, table: int, kind: type[User] | None = None) -> type[User]:

@@ -212,8 +212,7 @@ def test_classes_tags_and_weights_of_a_locustfile_of_ones_own(tmp_path):
     path = scenario(tmp_path, TWO, load='kind = "closed"\nusers = 4\ntasks = 8\ndrain_s = 20')
     with tree() as one:
         words = ["--scenario", path, "--out"]
-        told = ended(one.headless("-u", 16, "--processes", 2, *words, tmp_path / "both", file=file))
-        few = ended(one.headless("-u", 4, "--processes", 2, *words, tmp_path / "few", file=file))
+        told = ended(one.headless("-u", 4, "--processes", 2, *words, tmp_path / "both", file=file))
         slow = ended(one.headless("-T", "slow", *words, tmp_path / "slow", file=file))
         none = ended(one.headless("-T", "nosuch", *words, tmp_path / "none", file=file))
         assert one.left_after(5) == []
@@ -222,8 +221,6 @@ def test_classes_tags_and_weights_of_a_locustfile_of_ones_own(tmp_path):
     assert all(
         backend["workloads"]["demo"]["tasks"]["completed"] == 8 for backend in summary["backends"].values()
     )
-    assert few.code == 2
-    assert "its share of the plan would never be done" in few.err
     assert slow.code == none.code == 2
     assert "leave no task to Fast_a, Fast_b" in slow.err
     assert "leave no task to Fast_a, Fast_b, Slow_a, Slow_b" in none.err
