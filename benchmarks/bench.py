@@ -61,8 +61,7 @@ class Row:
 
 
 def main() -> None:
-    preferred = truth.prefer(truth.OURS)
-    print(f"{machine()}\n\nLoad average before: {load()}. {priority(preferred=preferred)}\n")
+    print(f"{machine()}\n\nLoad average before: {load()}. {priority()}\n")
     busy: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         binary, tls = truth.compiled(Path(folder)), truth.certificate(Path(folder))
@@ -252,8 +251,9 @@ def load() -> str:
     return " ".join(f"{one:.1f}" for one in os.getloadavg())
 
 
-def priority(*, preferred: bool) -> str:
-    return "Clients and servers ran before others (niceness -5, -10)." if preferred else "Ordinary niceness."
+def priority() -> str:
+    real_time = os.sched_getscheduler(0) in (os.SCHED_RR, os.SCHED_FIFO)
+    return "All processes ran with real-time priority." if real_time else "Ordinary priority."
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +33,6 @@ RATE = 750
 
 TTFT_NS = 100_000_000
 PATIENCE_S = 10.0
-
-OURS, SERVERS = -5, -10
-"""Niceness of clients and of servers, where the system lets us: both go before whatever else runs here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,6 @@ def serving(binary: Path | None, *, tokens: int, tls: Tls | None = None) -> Iter
         command += ["--cert", str(tls.cert), "--key", str(tls.key)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            prefer(SERVERS, process.pid)
             _wait_for(port)
             yield Server(f"http{'s' if tls else ''}://127.0.0.1:{port}/v1", tls and tls.trust)
         finally:
@@ -137,14 +133,6 @@ def certificate(folder: Path) -> Tls:
     issued.private_key_pem.write_to_path(str(key))
     authority.configure_trust(trust)
     return Tls(cert, key, trust)
-
-
-def prefer(niceness: int, pid: int = 0) -> bool:
-    """Let a process go before others; False where the system does not let us."""
-    with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, pid, niceness)
-        return True
-    return False
 
 
 def _wait_for(port: int) -> None:
