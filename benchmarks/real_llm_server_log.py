@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.measure.calls import calls_of
 from harness.measure.metrics.recorded import call_tpot_ns
 from harness.records import CallOutcome, CallRecord
-from harness.report import read_run
+from harness.sinks.records import read_records
 
 _TIMING = re.compile(
     r"prompt eval time = +([\d.]+) ms / +(\d+) tokens.*\n.*? eval time = +([\d.]+) ms / +(\d+) tokens"
@@ -28,7 +29,7 @@ def agreement(log: str, folder: Path) -> Iterator[str]:
 
     log: what the server wrote during this run.
     """
-    calls = sorted(read_run(folder)[0].calls, key=lambda call: call.done_ns)
+    calls = sorted(read_records(folder, "calls.jsonl", CallRecord), key=lambda call: call.done_ns)
     ended = [call for call in calls if call.outcome is CallOutcome.OK]
     pairs = list(_paired(log, ended))
     yield f"{len(pairs)} of {len(ended)} calls are found in the server's log, by their tokens"
@@ -43,7 +44,8 @@ def agreement(log: str, folder: Path) -> Iterator[str]:
         for call, prompt, step in _steps(pairs)
     ]
     yield f"  TTFT - (its prompt + its tokens up to the first event): {_spread(first, 'ms')}"
-    speed = [tpot / 1e6 / step for call, _, step in _steps(pairs) if (tpot := call_tpot_ns(call))]
+    tpots = [(float(call_tpot_ns(calls_of([call]))[0]), step) for call, _, step in _steps(pairs)]
+    speed = [tpot / 1e6 / step for tpot, step in tpots if tpot > 0]
     yield f"  TPOT / its time per token: {_spread(speed, '')}"
 
 
