@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from harness.measure.estimates import tasks_of, time_estimate, units_of
+from harness.measure.estimates import curve_estimates, tasks_of, units_of
 from harness.records import Phase, TaskOutcome, TaskRecord
 
 LOADS = ((0.0, 0.0), (0.9, 0.3), (0.95, 0.4))
@@ -70,9 +70,8 @@ def coverage(n: int, *, rho: float, load: float, rounds: int) -> dict[float, tup
         tasks = records(times)
         prepared = tasks_of(tasks, units_of(tasks, generator=dice))
         drawn = dice.choice(times, (300, n))
-        for q in QUANTILES:
+        for q, found in zip(QUANTILES, curve_estimates(prepared, qs=QUANTILES)[0], strict=True):
             truth = np.exp(2 + sigma * norm.ppf(q))
-            found = time_estimate(prepared, q)
             naive = np.quantile(np.quantile(drawn, q, axis=1), [0.025, 0.975])
             low, high = found.low or 0.0, found.high or np.inf
             width = 50 * np.log(high / low) if np.isfinite(high) else np.nan

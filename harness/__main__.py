@@ -1,6 +1,9 @@
 """The command `harness`, also as `python -m harness`: light, so that an interrupt is always a sentence."""
 
+import os
 import sys
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: its threads spin while they wait for work
 
 
 def main() -> None:

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from harness.accounts import Machinery
 from harness.clock import Clock, cpu_ns
-from harness.measure.charge import call_usd, tier_of, tokens_usd
+from harness.measure.calls import calls_of
+from harness.measure.charge import task_usd, tokens_usd
 from harness.prices import TokenPrice, entry_at, prices_of
 from harness.records import CallRecord
 from harness.results import FindingName
@@ -41,6 +43,10 @@ class Meter:
         """Processor time / elapsed time: 1 is a whole core."""
         return self.cpu_ns / max(1, self.elapsed_ns)
 
+    def machinery(self) -> Machinery:
+        """Tell how the process fared."""
+        return Machinery(cpu_share=self.cpu_share, loop_lag_p99_ms=self.lag_p99_ms())
+
     def lag_p99_ms(self) -> float | None:
         """99th percentile of the lag."""
         return float(np.quantile(self.lags_ms, 0.99, method="inverted_cdf")) if self.lags_ms else None
@@ -65,12 +71,14 @@ class Spending:
     def _cost(backend: Backend, call: CallRecord) -> float:
         """Take what a call cost; where the server does not tell, what was planned: the limit must hold."""
         prices = prices_of(backend.model, backend.price)
-        known = call_usd(call, prices)
-        entry = entry_at(prices, tier_of(call))
+        known = task_usd(calls_of([call]), prices)
+        entry = entry_at(prices, call.tier_served or call.tier_asked)
         if known is not None or entry is None or not isinstance(entry.price, TokenPrice):
             return known or 0.0
         planned_in, planned_out = call.input_planned or 0, call.output_asked or 0
-        return tokens_usd(entry.price, input_tokens=planned_in, cached_tokens=0, output_tokens=planned_out)
+        return float(
+            tokens_usd(entry.price, input_tokens=planned_in, cached_tokens=0, output_tokens=planned_out)
+        )
 
     def findings(self) -> list[tuple[FindingName, str]]:
         """Say so if the limit ended the run."""

@@ -1,5 +1,6 @@
 """Everything that is made from records alone: summary, verdict, answer; again at any time."""
 
+import gc
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +10,13 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import UsageError
+from harness.measure.calls import Calls
 from harness.measure.conclude import conclude, curves
 from harness.measure.facts import Records, RunFacts
 from harness.measure.verdict import exit_code
-from harness.records import SCHEMA, CallRecord, EventsRecord, TaskRecord
+from harness.records import SCHEMA, TaskRecord
 from harness.sinks.answer import print_answer
-from harness.sinks.records import RUN_FILE, read_records, write_json
+from harness.sinks.records import RUN_FILE, read_calls, read_gaps, read_records, write_json
 
 _FACTS = TypeAdapter(RunFacts)
 
@@ -61,23 +63,34 @@ def read_run(folder: Path) -> tuple[Records, RunFacts]:
         facts = _FACTS.validate_python(about["facts"])
     except ValidationError:
         raise UsageError(f"{folder / RUN_FILE}: written by another version of the harness") from None
-    records = Records()
+    gc.disable()  # there is no cycle among millions of records, and the search for one is a third of the time
     try:
-        records.tasks += read_records(folder, "tasks.jsonl", TaskRecord)
-        records.calls += read_records(folder, "calls.jsonl", CallRecord)
-        for events in read_records(folder, "events.jsonl", EventsRecord):
-            records.add_events(events)
+        return _read(folder), facts
     except OSError as problem:
         raise UsageError(f"{problem.filename}: cannot be read: {problem.strerror}") from None
-    _refuse_twice(folder / "tasks.jsonl", [task.task_id for task in records.tasks])
-    _refuse_twice(folder / "calls.jsonl", [call.call_id for call in records.calls])
-    return records, facts
+    finally:
+        gc.enable()
+
+
+def _read(folder: Path) -> Records:
+    tasks = list(read_records(folder, "tasks.jsonl", TaskRecord))
+    _refuse_twice(folder / "tasks.jsonl", [task.task_id for task in tasks])
+    calls, task_of = _read_calls(folder)
+    return Records(tasks, calls, read_gaps(folder, task_of))
+
+
+def _read_calls(folder: Path) -> tuple[Calls, dict[str, str]]:
+    """Read calls, and call_id -> task_id of those that ended well: their gaps are counted."""
+    calls, call_ids = read_calls(folder)
+    _refuse_twice(folder / "calls.jsonl", call_ids)
+    each = zip(call_ids, calls.task_id.codes, calls.ok, strict=True)
+    return calls, {call_id: calls.task_id.names[code] for call_id, code, ok in each if ok}
 
 
 def _refuse_twice(path: Path, ids: Sequence[str]) -> None:
     """Refuse a file that was put together from others: what stands twice would count twice."""
-    again = next((name for name, n in Counter(ids).items() if n > 1), None)
-    if again is not None:
+    if len(set(ids)) < len(ids):
+        again = next(name for name, n in Counter(ids).items() if n > 1)
         raise UsageError(f"{path}: {again} stands there more than once")
 
 

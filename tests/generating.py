@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 from scipy.signal import lfilter
 
+from harness.measure.calls import Calls, calls_of
 from harness.records import CallOutcome, CallRecord, TaskOutcome, TaskRecord
 from tests.making import S, a_call, a_task
 
@@ -47,9 +48,7 @@ class World:
     tokens: float = 1000.0
 
 
-def legs(
-    world: World, backend: str, *, seed: int, speed: float = 1.0
-) -> tuple[list[TaskRecord], list[CallRecord]]:
+def legs(world: World, backend: str, *, seed: int, speed: float = 1.0) -> tuple[list[TaskRecord], Calls]:
     """Make the tasks of one backend and their calls, one a task, in the order of k."""
     work = np.random.default_rng([seed, 0]).normal(0, world.plan_sd, world.tasks)
     dice = np.random.default_rng([seed, 2, crc32(backend.encode())])
@@ -70,7 +69,7 @@ def legs(
             heapq.heappush(free, end_s)
         tokens = world.tokens * float(np.exp(work[k])) * (end_s - start_s) / whole_s
         made.append(_records(backend, k, (start_s, end_s), outcome, round(tokens)))
-    return [task for task, _ in made], [call for _, call in made]
+    return [task for task, _ in made], calls_of(call for _, call in made)
 
 
 def _weather(dice: np.random.Generator, tau_s: float) -> np.ndarray:

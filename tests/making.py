@@ -1,9 +1,23 @@
 """Records for tests, made by hand: only what a test is about has to be said."""
 
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
-from harness.records import CallOutcome, CallRecord, Phase, TaskOutcome, TaskRecord, TokenSource
+import numpy as np
+
+from harness.measure.calls import calls_of
+from harness.measure.facts import Records
+from harness.measure.gaps import Gaps
+from harness.records import (
+    CallOutcome,
+    CallRecord,
+    EventsRecord,
+    Phase,
+    TaskOutcome,
+    TaskRecord,
+    TokenSource,
+)
 from harness.values import Answer, EventKind, StampClock, Timeline, Usage
 
 S = 1_000_000_000
@@ -89,6 +103,17 @@ def a_task(**said: Any) -> TaskRecord:
         "plan_mismatch": 0,
     }
     return TaskRecord(**{**values, **said})
+
+
+def kept(
+    tasks: Iterable[TaskRecord], calls: Iterable[CallRecord], events: Iterable[EventsRecord] = ()
+) -> Records:
+    """What is read back of a run that kept these."""
+    calls, gaps = list(calls), Gaps()
+    task_of = {call.call_id: call.task_id for call in calls if call.outcome is CallOutcome.OK}
+    for one in events:
+        gaps.add(task_of[one.call_id], np.array(one.gaps_us[1:], dtype=np.int64))
+    return Records(list(tasks), calls_of(calls), gaps)
 
 
 def an_answer(

@@ -15,11 +15,13 @@ By the second of inference a call costs its busy time, however it ended. Where e
 hour, a call has no cost of its own.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from harness.measure.calls import Calls, Floats, Mask
 from harness.prices import EndpointPrice, InferencePrice, Prices, TokenPrice, entry_at
-from harness.records import CallOutcome, CallRecord
+from harness.records import CallOutcome
 from harness.values import ErrorKind
 
 _TIMEOUTS = (ErrorKind.FIRST_OUTPUT_TIMEOUT, ErrorKind.IDLE_TIMEOUT, ErrorKind.TOTAL_TIMEOUT)
@@ -38,95 +40,113 @@ STRANGER = Habit()
 """Nothing is known: nothing is cached, and an event has the one token that it has at least."""
 
 
-def tokens_usd(price: TokenPrice, *, input_tokens: int, cached_tokens: float, output_tokens: float) -> float:
+def tokens_usd(
+    price: TokenPrice,
+    *,
+    input_tokens: Floats | float,
+    cached_tokens: Floats | float,
+    output_tokens: Floats | float,
+) -> Floats:
     """Uncached input x input price + cached x cached price + output x output price, per million.
 
     Input includes cached tokens, output includes reasoning. Never negative: a server that claims more cached
     tokens than there were must not win back what a spend limit counts.
     """
-    uncached = max(0, input_tokens - cached_tokens)
-    return (uncached * price.input + cached_tokens * price.cached + output_tokens * price.output) / 1e6
+    uncached = np.maximum(0, input_tokens - cached_tokens)
+    usd: Floats = (uncached * price.input + cached_tokens * price.cached + output_tokens * price.output) / 1e6
+    return usd
 
 
-def call_usd(call: CallRecord, prices: Prices, *, like: Habit = STRANGER) -> float | None:
-    """Cost of one call at the tier that served it, else at the one asked; None where unknown.
+def calls_usd(calls: Calls, prices: Prices, *, like: Habit = STRANGER) -> Floats:
+    """Cost of each call at the tier that served it, else at the one asked; nan where unknown.
 
-    like: the calls around it, in case that it broke off.
+    like: the calls around them, for those that broke off.
     """
-    entry = entry_at(prices, tier_of(call))
+    usd = np.full(len(calls), np.nan)
+    for tier in calls.tier.counted():
+        here = calls.tier.are((tier,))
+        usd[here] = _tier_usd(calls[here], prices, tier, like)
+    return usd
+
+
+def _tier_usd(calls: Calls, prices: Prices, tier: str | None, like: Habit) -> Floats:
+    """Cost of calls that are all charged at one tier."""
+    entry = entry_at(prices, tier)
     price = None if entry is None else entry.price
+    unknown = np.full(len(calls), np.nan)
     if isinstance(price, EndpointPrice):
-        return None
+        return unknown
     if isinstance(price, InferencePrice):
-        return price.usd_per_inference_second * busy_ns(call) / 1e9
-    if unserved(call):
-        return 0.0
-    if price is None or not countable(call):
-        return None
-    sent, came = call.input_tokens, call.output_tokens
-    planned = call.input_planned or 0
+        return price.usd_per_inference_second * busy_ns(calls) / 1e9
+    usd = unknown if price is None else np.where(countable(calls), _by_token_usd(calls, price, like), np.nan)
+    return np.where(unserved(calls), 0.0, usd)
+
+
+def _by_token_usd(calls: Calls, price: TokenPrice, like: Habit) -> Floats:
+    """Price tokens: the told ones, else those that a call that broke off has had so far."""
+    planned, silent = _or_0(calls.input_planned), np.isnan(calls.input_tokens)
     return tokens_usd(
         price,
-        input_tokens=planned if sent is None else sent,
-        cached_tokens=like.cached_share * planned if sent is None else call.cached_tokens or 0,
-        output_tokens=like.tokens_per_event * call.streamed_events if came is None else came,
+        input_tokens=np.where(silent, planned, calls.input_tokens),
+        cached_tokens=np.where(silent, like.cached_share * planned, _or_0(calls.cached_tokens)),
+        output_tokens=np.where(
+            np.isnan(calls.output_tokens), like.tokens_per_event * calls.streamed_events, calls.output_tokens
+        ),
     )
 
 
-def task_usd(calls: Sequence[CallRecord], prices: Prices, *, like: Habit | None = None) -> float | None:
+def task_usd(calls: Calls, prices: Prices, *, like: Habit | None = None) -> float | None:
     """Cost of a task: the sum over its calls, whatever became of them; None where one is unknown.
 
     like: what a call that broke off is taken to be like; the task's own calls, if it is left out.
     """
-    costs = [call_usd(call, prices, like=like or habit(calls)) for call in calls]
-    return None if None in costs else sum(cost for cost in costs if cost is not None)
+    usd = calls_usd(calls, prices, like=like or habit(calls))
+    return None if np.isnan(usd).any() else sum(usd.tolist())  # one after the other, as a person would
 
 
-def habit(calls: Iterable[CallRecord]) -> Habit:
+def habit(calls: Calls) -> Habit:
     """Sum up the calls that told their tokens."""
-    known = [call for call in calls if told(call)]
-    sent = sum(call.input_tokens or 0 for call in known)
-    cached = sum(call.cached_tokens or 0 for call in known)
-    came = sum(call.output_tokens or 0 for call in known)
-    events = sum(call.streamed_events for call in known)
+    known = calls[told(calls)]
+    sent, came, events = (
+        float(one.sum()) for one in (known.input_tokens, known.output_tokens, known.streamed_events)
+    )
+    cached = float(np.nansum(known.cached_tokens))
     return Habit(
         cached_share=cached / sent if sent else STRANGER.cached_share,
         tokens_per_event=max(1.0, came / events) if events else STRANGER.tokens_per_event,
     )
 
 
-def wasted_usd(calls: Sequence[CallRecord], prices: Prices) -> float | None:
+def wasted_usd(calls: Calls, prices: Prices) -> float | None:
     """Money for calls that did not end well; None where that of one is unknown."""
-    return task_usd([call for call in calls if call.outcome is not CallOutcome.OK], prices, like=habit(calls))
+    return task_usd(calls[~calls.ok], prices, like=habit(calls))
 
 
-def busy_ns(call: CallRecord) -> int:
-    """Time from sent to done, of the call and of its attempts before; 0 if it never reached a machine."""
-    unconnected = call.error is not None and call.error.kind in _UNCONNECTED
-    last: int = 0 if unconnected else call.done_ns - call.sent_ns
-    return last + sum(
-        int(one["done_ns"]) - int(one["sent_ns"]) for one in call.attempts if one["sent_ns"] < call.sent_ns
+def busy_ns(calls: Calls) -> Floats:
+    """Time from sent to done, of each call and of its attempts before; 0 if it never reached a machine."""
+    unconnected = calls.error_kind.are(_UNCONNECTED)
+    return np.where(unconnected, 0.0, calls.done_ns - calls.sent_ns) + calls.attempts_ns
+
+
+def told(calls: Calls) -> Mask:
+    """Tell for each call whether the server counted its tokens."""
+    return ~np.isnan(calls.input_tokens) & ~np.isnan(calls.output_tokens)
+
+
+def unserved(calls: Calls) -> Mask:
+    """Tell whether a server failed to do anything for a call. One that we stopped was being worked on."""
+    silent = np.isnan(calls.input_tokens) & np.isnan(calls.output_tokens)
+    ours = calls.error_kind.are(_TIMEOUTS)
+    return np.where(
+        calls.streamed_events > 0, False, silent & calls.outcome.are((CallOutcome.FAILED,)) & ~ours
     )
 
 
-def tier_of(call: CallRecord) -> str | None:
-    """Name the tier to be charged: the one that the server named, else the one that was asked for."""
-    return call.tier_served or call.tier_asked
-
-
-def told(call: CallRecord) -> bool:
-    """Tell whether the server counted the call's tokens."""
-    return call.input_tokens is not None and call.output_tokens is not None
-
-
-def unserved(call: CallRecord) -> bool:
-    """Tell whether a server failed to do anything for a call. One that we stopped was being worked on."""
-    silent = call.input_tokens is None and call.output_tokens is None and not call.streamed_events
-    ours = call.error is not None and call.error.kind in _TIMEOUTS
-    return silent and call.outcome is CallOutcome.FAILED and not ours
-
-
-def countable(call: CallRecord) -> bool:
+def countable(calls: Calls) -> Mask:
     """Tell whether there are tokens to be charged: told ones, or those of a call that broke off."""
-    prompt = call.input_tokens is not None or call.input_planned is not None
-    return told(call) or (prompt and call.outcome is not CallOutcome.OK)
+    prompt = ~np.isnan(calls.input_tokens) | ~np.isnan(calls.input_planned)
+    return told(calls) | (prompt & ~calls.ok)
+
+
+def _or_0(counts: Floats) -> Floats:
+    return np.where(np.isnan(counts), 0.0, counts)

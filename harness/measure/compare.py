@@ -10,8 +10,8 @@ from math import inf
 import numpy as np
 
 from harness.measure.compare_findings import Side, queue_findings, work_findings
-from harness.measure.curve import completion_curve, time_at, time_replicates
-from harness.measure.intervals import RUNS_MIN, Floats, Weights, needed, resampling, widened
+from harness.measure.curve import completion_curve, redrawn, time_at, time_replicates
+from harness.measure.intervals import RUNS_MIN, Floats, Ints, Weights, needed, resampling, widened
 from harness.measure.pairs import (
     TASK_TIME,
     Key,
@@ -125,9 +125,17 @@ def _curve_ratios(
     outcomes = [[task.outcome for task in tasks] for tasks in (baseline, candidate)]
     curves = [completion_curve(*side) for side in zip(times, outcomes, strict=True)]
     n = min(curve.n for curve in curves)
+    qs = [q for q in (0.5, 0.9) if n >= needed(q)]
+    resampled = [
+        [
+            time_replicates(redrawn(times[side], outcomes[side], weights, places), qs)
+            for side, places in enumerate(both)
+        ]
+        for weights, both, _ in (drawn if qs else ())
+    ]
 
     def ratio(q: float) -> Estimate:
-        if n < needed(q):
+        if q not in qs:
             return Estimate(value=None, n=n, reason=Reason.TOO_FEW, needed=needed(q))
         ours, theirs = (time_at(curve, q) for curve in curves)
         if ours is None or theirs is None:
@@ -135,13 +143,7 @@ def _curve_ratios(
         point = float(_quotient(ours, theirs))
         if not np.isfinite(point):
             return Estimate(value=None, n=n, reason=Reason.UNKNOWN)
-        replicates = [
-            _quotient(
-                time_replicates(times[0], outcomes[0], left, q),
-                time_replicates(times[1], outcomes[1], right, q),
-            )
-            for left, right, _ in drawn
-        ]
+        replicates = [_quotient(left[qs.index(q)], right[qs.index(q)]) for left, right in resampled]
         # where a resample reaches q on neither side, its ratio may be anything
         ends = [np.nan_to_num(one, nan=end, posinf=inf) for one in replicates for end in (0.0, inf)]
         low, high = widened(point, ends, [blocks for _, _, blocks in drawn for _ in (0, 1)])
@@ -152,8 +154,8 @@ def _curve_ratios(
 
 def _draw_sides(
     ours: Sequence[Key], theirs: Sequence[Key], *, generator: np.random.Generator
-) -> list[tuple[Weights, Weights, int]]:
-    """Draw sessions for both sides at once: (weights of our tasks, of theirs, blocks) a block length.
+) -> list[tuple[Weights, tuple[Ints, Ints], int]]:
+    """Draw sessions for both sides at once: (weights, place of our and their tasks, blocks) a block length.
 
     ours, theirs: the session of each task. A session that both sides have is drawn for both; those of
     one side (a faster backend starts more in the same time) are drawn apart, so that each side keeps
@@ -168,6 +170,7 @@ def _draw_sides(
         for names in strata
     ]
     place = {name: i for i, name in enumerate(chain.from_iterable(strata))}
+    ours_at, theirs_at = (np.array([place[name] for name in side], dtype=np.int64) for side in (ours, theirs))
     rows = min((len(part.weights[0]) for part in parts), default=0)
     drawn = []
     for i in range(max((len(part.weights) for part in parts), default=0)):
@@ -181,8 +184,7 @@ def _draw_sides(
             )
             for side in (left, right)
         ]
-        left_weights, right_weights = (columns[:, [place[name] for name in side]] for side in (ours, theirs))
-        drawn.append((left_weights, right_weights, min(blocks)))
+        drawn.append((columns, (ours_at, theirs_at), min(blocks)))
     return drawn
 
 

@@ -1,14 +1,16 @@
 """What a reader must know before believing a comparison: unlike backends, unlike work, growing queues."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isnan, nan
 from statistics import median
 
 import numpy as np
 
+from harness.measure.calls import Calls
 from harness.measure.curve import completion_curve, time_at
-from harness.measure.pairs import Key, Runs, by_k, task_time_s
-from harness.records import CallRecord, Phase, TaskOutcome, TaskRecord
+from harness.measure.pairs import Runs, by_k, task_time_s
+from harness.records import Phase, TaskOutcome, TaskRecord
 from harness.results import Finding, FindingName
 
 WORK_LIMIT = 0.05
@@ -30,7 +32,7 @@ class Side:
     backend: str
     workload: str
     tasks: Sequence[TaskRecord]
-    calls: Sequence[CallRecord]
+    calls: Calls
     earlier: Sequence[TaskRecord] = ()
 
 
@@ -98,15 +100,25 @@ def identity_findings(baseline: BackendIdentity, candidate: BackendIdentity) -> 
 
 def work_findings(baseline: Side, candidate: Side, *, runs: Runs = None) -> Iterable[Finding]:
     """Find whether the two legs of the pairs that completed did the same work from the same cache."""
-    done = by_k(_completed(baseline), runs).keys() & by_k(_completed(candidate), runs).keys()
-    left, right = _calls_of(baseline, done, runs), _calls_of(candidate, done, runs)
+    legs = [by_k(_completed(side), runs) for side in (baseline, candidate)]
+    done = legs[0].keys() & legs[1].keys()
+    left, right = (
+        side.calls.of_tasks({leg[key].task_id for key in done})
+        for side, leg in zip((baseline, candidate), legs, strict=True)
+    )
+    outputs = [
+        calls.per_task(calls.output_tokens) for calls in (left, right)
+    ]  # nan where a call did not tell
     both = [
         (ours, theirs)
-        for key in done
-        if (ours := _output(left[key])) is not None and (theirs := _output(right[key])) is not None
+        for ours, theirs in (
+            [output.get(leg[key].task_id, nan) for output, leg in zip(outputs, legs, strict=True)]
+            for key in done
+        )
+        if not isnan(ours + theirs)
     ]
     if both:
-        ours, theirs = (median(legs) for legs in zip(*both, strict=True))
+        ours, theirs = (median(output) for output in zip(*both, strict=True))
         if abs(ours - theirs) > WORK_LIMIT * min(ours, theirs):
             detail = (
                 f"median output of a task {ours:,.0f} tokens on {baseline.backend}, {theirs:,.0f} on"
@@ -178,28 +190,8 @@ def _completed(side: Side) -> list[TaskRecord]:
     return [task for task in side.tasks if task.outcome is TaskOutcome.COMPLETED]
 
 
-def _calls_of(side: Side, wanted: Iterable[Key], runs: Runs) -> Mapping[Key, list[CallRecord]]:
-    calls: dict[Key, list[CallRecord]] = {key: [] for key in wanted}
-    for call in side.calls:
-        key = (runs[call.task_id] if runs else 0, call.k)
-        if key in calls:
-            calls[key].append(call)
-    return calls
-
-
-def _output(calls: Sequence[CallRecord]) -> int | None:
-    """Sum a task's output tokens; None if a call does not tell them, or there is none."""
-    known = [call.output_tokens for call in calls if call.output_tokens is not None]
-    return sum(known) if calls and len(known) == len(calls) else None
-
-
-def _cached_share(calls_of: Mapping[Key, list[CallRecord]]) -> float | None:
+def _cached_share(calls: Calls) -> float | None:
     """Give cached input tokens / input tokens, of the calls that tell both."""
-    told = [
-        (call.cached_tokens, call.input_tokens)
-        for calls in calls_of.values()
-        for call in calls
-        if call.cached_tokens is not None and call.input_tokens is not None
-    ]
-    total = sum(input_tokens for _, input_tokens in told)
-    return sum(cached for cached, _ in told) / total if total else None
+    told = calls[~np.isnan(calls.cached_tokens + calls.input_tokens)]
+    total = float(told.input_tokens.sum())
+    return float(told.cached_tokens.sum()) / total if total else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from harness.measure.calls import Calls, Floats
 from harness.measure.charge import wasted_usd
 from harness.measure.compare import compare
 from harness.measure.compare_findings import Side, identity_findings, tail_finding
@@ -18,7 +19,7 @@ from harness.measure.metrics.task import start_lag_ns, task_time_ns
 from harness.measure.summary import MEASURED, Kept, measured, throughput, units, workload_summary
 from harness.measure.verdict import CostRatios, judge
 from harness.objectives import within_limits
-from harness.records import CallRecord, Phase, TaskRecord
+from harness.records import Phase, TaskRecord
 from harness.results import (
     BackendSummary,
     CompareSummary,
@@ -65,7 +66,13 @@ def conclude(records: Records, facts: RunFacts) -> tuple[Summary, VerdictRecord]
         intervals="between runs" if facts.repeats >= RUNS_MIN else "within this run",
     )
     lost = {name: one.lost for name, one in facts.backends.items() if one.lost is not None}
-    verdict = judge(summary, lost=lost, objectives=facts.objectives, cost_ratios=ratios)
+    verdict = judge(
+        summary,
+        lost=lost,
+        workers=() if facts.lost_allowed else [worker.detail for worker in facts.lost_workers],
+        objectives=facts.objectives,
+        cost_ratios=ratios,
+    )
     return replace(summary, verdict=verdict.verdict), verdict
 
 
@@ -86,9 +93,9 @@ def _dice(facts: RunFacts, name: str) -> np.random.Generator:
 
 def _lane(records: Records, facts: RunFacts, name: str, runs: Mapping[str, int] | None) -> _Lane:
     tasks = [task for task in records.tasks if task.backend == name]
-    calls = [call for call in records.calls if call.backend == name]
+    calls = records.calls[records.calls.backend.are((name,))]
     about = facts.backends[name]
-    kept = measured(Kept(tasks, calls, records.gaps, dropped=about.dropped))
+    kept = measured(Kept(tasks, calls, records.gaps, about.dropped, about.lost_tasks))
     return _Lane(
         kept=kept,
         warm=[task for task in tasks if task.phase is Phase.WARM_UP],
@@ -159,6 +166,7 @@ def _run_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]:
             f"the engine's loop was {facts.loop_lag_p99_ms:.0f} ms late at p99 (limit {LOOP_LAG_MS:.0f} ms)"
         )
         found.append((FindingName.CLIENT_LIMITED, detail))
+    found += [(FindingName.WORKER_LOST, worker.detail) for worker in facts.lost_workers]
     return [Finding(name, None, None, detail) for name, detail in found]
 
 
@@ -195,38 +203,32 @@ def _unsent(kept: Kept, facts: RunFacts, name: str) -> Finding:
 
 def _meter(lanes: Mapping[str, _Lane], facts: RunFacts) -> MeterSummary:
     """Say how good the instrument was: lateness, shared reads, width of the bounds on TTFT and end."""
-    calls = [call for lane in lanes.values() for call in lane.kept.calls if call.streamed_events]
+    calls = [lane.kept.calls[lane.kept.calls.streamed_events > 0] for lane in lanes.values()]
     tasks = [task for lane in lanes.values() for task in lane.kept.tasks]
-    events = sum(call.streamed_events for call in calls)
-    shared = sum(call.shared_read_events for call in calls)
-    loop = any(call.clock is StampClock.LOOP for call in calls)
+    events = sum(int(one.streamed_events.sum()) for one in calls)
+    shared = sum(int(one.shared_read_events.sum()) for one in calls)
+    loop = any(one.clock.are((StampClock.LOOP,)).any() for one in calls)
     none = Estimate(value=None, reason=Reason.UNKNOWN)
     return MeterSummary(
         clock=str(StampClock.LOOP if loop else StampClock.KERNEL),
         certified=False,
         loop_lag_p99_ms=none if facts.loop_lag_p99_ms is None else Estimate(facts.loop_lag_p99_ms),
-        start_lag_p99_ms=observed([start_lag_ns(task) / 1e6 for task in tasks], 0.99),
+        start_lag_p99_ms=observed(np.array([start_lag_ns(task) / 1e6 for task in tasks]), 0.99),
         shared_read_share=Estimate(shared / events, n=events) if events else none,
         cpu_share=Estimate(facts.cpu_share),
-        bound_p99_us=observed(_bounds_us(calls), 0.99),
+        bound_p99_us=observed(np.concatenate([_bounds_us(one) for one in calls]), 0.99),
     )
 
 
-def observed(values: Sequence[float], q: float) -> Estimate:
+def observed(values: Floats, q: float) -> Estimate:
     """Give a quantile of all that was seen: facts about this run's meter, not samples of anything."""
-    if not values:
+    if not len(values):
         return Estimate(value=None, reason=Reason.UNKNOWN)
     return Estimate(float(np.quantile(values, q, method="inverted_cdf")), n=len(values))
 
 
-def _bounds_us(calls: Sequence[CallRecord]) -> list[float]:
+def _bounds_us(calls: Calls) -> Floats:
     """Give widths of the bounds on first and last output of each call, in us."""
-    marks = [
-        mark
-        for call in calls
-        for mark in (
-            (call.first_output_ns, call.first_output_low_ns),
-            (call.last_output_ns, call.last_output_low_ns),
-        )
-    ]
-    return [(high - low) / 1e3 for high, low in marks if high is not None and low is not None]
+    first = calls.first_output_ns - calls.first_output_low_ns
+    widths = np.concatenate((first, calls.last_output_ns - calls.last_output_low_ns)) / 1e3
+    return widths[~np.isnan(widths)]

@@ -4,18 +4,18 @@ What one call or task costs stands in `charge`. Endpoints by the hour cost the r
 intervals that money is laid over the tasks by the time that each took.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.measure.charge import Habit, countable, habit, task_usd, tier_of, told, unserved
+from harness.measure.calls import Calls, Mask
+from harness.measure.charge import calls_usd, countable, habit, task_usd, told, unserved
 from harness.measure.estimates import Units
 from harness.measure.intervals import Floats, Ints, Resampling, needed, resampling, widened
 from harness.prices import EVERY, EndpointPrice, Mark, Prices, TokenPrice, entry_at
-from harness.records import CallRecord, TaskOutcome, TaskRecord
+from harness.records import TaskOutcome, TaskRecord
 from harness.results import CostSummary, Estimate, Finding, FindingName, Reason
 
 INTERVAL_MIN = needed(0.5)
@@ -39,7 +39,7 @@ class Money:
 
 def money(
     tasks: Sequence[TaskRecord],
-    calls: Sequence[CallRecord],
+    calls: Calls,
     prices: Prices,
     *,
     run_s: float,
@@ -50,19 +50,17 @@ def money(
     run_s: wall time of the run, which is what endpoints by the hour cost; runs: task_id -> number of its
     run, where several are put together.
     """
-    by_task: Mapping[str, list[CallRecord]] = defaultdict(list)
-    for call in calls:
-        by_task[call.task_id].append(call)
     total: float | None
     every = prices.get(EVERY)
     if every is not None and isinstance(every.price, EndpointPrice):
         total = every.price.usd_per_endpoint_hour * every.price.endpoints * run_s / 3600
         usd = total * _time_shares(tasks)
     else:
-        like = habit(calls)
-        known = [_task_usd(task, by_task[task.task_id], prices, like=like) for task in tasks]
-        usd = np.array([np.nan if cost is None else cost for cost in known], dtype=np.float64)
-        total = None if None in known else float(usd.sum())
+        told_by_calls = calls.per_task(calls_usd(calls, prices, like=habit(calls)))
+        usd = np.array(
+            [told_by_calls.get(task.task_id, _without_calls(task)) for task in tasks], dtype=np.float64
+        )
+        total = None if np.isnan(usd).any() else float(usd.sum())
     return Money(
         usd=usd,
         completed=np.array([task.outcome is TaskOutcome.COMPLETED for task in tasks], dtype=np.float64),
@@ -126,12 +124,10 @@ def cost_ratio(baseline: Money, candidate: Money, *, generator: np.random.Genera
     return _with_interval(float(above / below), replicates, resampled, n)
 
 
-def cost_findings(
-    backend: str, workload: str, calls: Sequence[CallRecord], prices: Prices
-) -> Iterator[Finding]:
+def cost_findings(backend: str, workload: str, calls: Calls, prices: Prices) -> Iterator[Finding]:
     """Tell which prices are assumed, what has no price, and what was charged without being told."""
-    served = [call for call in calls if not unserved(call)]
-    for tier, n in Counter(tier_of(call) for call in served).items():
+    served = calls[~unserved(calls)]
+    for tier, n in served.tier.counted().items():
         entry = entry_at(prices, tier)
         if entry is None:
             named = f"tier {tier}" if tier else "no tier named"
@@ -139,17 +135,17 @@ def cost_findings(
             yield Finding(FindingName.COST_UNKNOWN, backend, workload, detail)
         elif entry.mark is Mark.ASSUMED:
             yield Finding(FindingName.ASSUMED_PRICE, backend, workload, f"{entry.source} ({entry.date})")
-    for detail in _untold([call for call in served if _by_token(call, prices)], prices):
+    for detail in _untold(served[_by_token(served, prices)], prices):
         yield Finding(FindingName.COST_UNKNOWN, backend, workload, detail)
 
 
-def _untold(calls: Sequence[CallRecord], prices: Prices) -> Iterator[str]:
+def _untold(calls: Calls, prices: Prices) -> Iterator[str]:
     """Say what calls priced by the token did not tell."""
-    silent = [call for call in calls if not told(call)]
-    guessed = [call for call in silent if countable(call)]
+    silent = calls[~told(calls)]
+    guessed = silent[countable(silent)]
     if len(silent) > len(guessed):
         yield f"{len(silent) - len(guessed)} of {len(calls)} calls came without token counts"
-    if guessed:
+    if len(guessed):
         yield (
             f"{len(guessed)} of {len(calls)} calls broke off before their tokens were told: USD"
             f" {task_usd(guessed, prices, like=habit(calls)):.4g} is estimated from planned prompts and the"
@@ -157,14 +153,17 @@ def _untold(calls: Sequence[CallRecord], prices: Prices) -> Iterator[str]:
         )
 
 
-def _task_usd(task: TaskRecord, calls: Sequence[CallRecord], prices: Prices, *, like: Habit) -> float | None:
-    """Price a task by its calls; without them it keeps what it said."""
-    return task_usd(calls, prices, like=like) if calls or not task.calls else task.cost_usd
+def _without_calls(task: TaskRecord) -> float | None:
+    """Price a task none of whose calls is there: it keeps what it said; None where unknown."""
+    return task.cost_usd if task.calls else 0.0
 
 
-def _by_token(call: CallRecord, prices: Prices) -> bool:
-    entry = entry_at(prices, tier_of(call))
-    return entry is not None and isinstance(entry.price, TokenPrice)
+def _by_token(calls: Calls, prices: Prices) -> Mask:
+    """Tell which calls are priced by the token."""
+    entries = {tier: entry_at(prices, tier) for tier in calls.tier.counted()}
+    return calls.tier.are(
+        [tier for tier, entry in entries.items() if entry is not None and isinstance(entry.price, TokenPrice)]
+    )
 
 
 def _time_shares(tasks: Sequence[TaskRecord]) -> Floats:

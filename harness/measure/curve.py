@@ -6,7 +6,7 @@ Source: Aalen and Johansen (1978), An empirical transition matrix for non-homoge
 based on censored observations, Scand. J. Statist. 5.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 from harness.records import TaskOutcome
 
 CENSORED = (TaskOutcome.CUT, TaskOutcome.TIMEOUT)
-CELLS = 2_000_000
-"""Replicates x tasks that are worked on at once: what bounds the memory of an interval."""
+CELLS = 100_000
+"""Replicates x tasks that are worked on at once: what bounds the memory of an interval, and fits a cache."""
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Steps of F: `share[i]` is reached at `times_s[i]`; `n` tasks went in."""
 
-    times_s: NDArray[np.float64]
-    share: NDArray[np.float64]
+    times_s: Floats
+    share: Floats
     n: int
 
 
-def completion_curve(
-    times_s: Sequence[float] | NDArray[np.float64], outcomes: Sequence[TaskOutcome]
-) -> Curve:
+def completion_curve(times_s: Sequence[float] | Floats, outcomes: Sequence[TaskOutcome]) -> Curve:
     """Estimate F from each task's time and outcome; at equal times ends come before censoring."""
     times = np.asarray(times_s, dtype=np.float64)
     completed = np.array([outcome is TaskOutcome.COMPLETED for outcome in outcomes], dtype=bool)
@@ -47,7 +47,7 @@ def completion_curve(
     return Curve(times_s=steps, share=share, n=len(times))
 
 
-def _counts(times: NDArray[np.float64], steps: NDArray[np.float64]) -> NDArray[np.int64]:
+def _counts(times: Floats, steps: Floats) -> NDArray[np.int64]:
     """Count how many of `times` fall on each step."""
     ordered = np.sort(times)
     left = np.searchsorted(ordered, steps, side="left")
@@ -66,58 +66,85 @@ def share_at(curve: Curve, limit_s: float) -> float:
     return float(curve.share[steps - 1]) if steps else 0.0
 
 
-def at_risk_at(times_s: NDArray[np.float64], at_s: float) -> int:
+def at_risk_at(times_s: Floats, at_s: float) -> int:
     """Count the tasks that were still watched just before `at_s`."""
     return int(np.sum(times_s >= at_s))
 
 
-def share_replicates(
-    times_s: NDArray[np.float64],
+@dataclass(frozen=True, slots=True)
+class Redrawn:
+    """Tasks in the order in which a curve takes them, and how often each resample drew their units.
+
+    Of equal times those that ended come before the censored; then one by one or together makes no
+    difference to the estimate. completed, ended: 1 or 0; weights: (replicates, units); places: a task's unit.
+    """
+
+    times_s: Floats
+    completed: Floats
+    ended: Floats
+    weights: NDArray[np.uint16]
+    places: NDArray[np.int64]
+
+
+def redrawn(
+    times_s: Floats,
     outcomes: Sequence[TaskOutcome],
     weights: NDArray[np.uint16],
-    at_s: float,
-) -> NDArray[np.float64]:
-    """Give F at `at_s` for each row of weights: (replicates, n) -> (replicates,).
-
-    Tasks are taken one after the other; of equal times those that ended come before the censored,
-    and then one by one or together makes no difference to the estimate.
-    """
+    places: NDArray[np.int64] | None = None,
+) -> Redrawn:
+    """Put tasks into order. `places`: the unit of each task, where it is not a unit by itself."""
     censored = np.array([outcome in CENSORED for outcome in outcomes], dtype=bool)
-    completed = np.array([outcome is TaskOutcome.COMPLETED for outcome in outcomes], dtype=bool)
+    completed = np.array([outcome is TaskOutcome.COMPLETED for outcome in outcomes], dtype=np.float64)
     order = np.lexsort((censored, times_s))
-    ordered = weights[:, order].astype(np.float64)
-    total = ordered.sum(axis=1)
-    known = total > 0
-    early = int(np.searchsorted(times_s[order], at_s, side="right"))
-    if not censored[order][:early].any():
-        done = np.where(completed[order][:early], 1.0, 0.0)
-        return np.asarray(ordered[known][:, :early] @ done / total[known])
-    at_risk = np.cumsum(ordered[known][:, ::-1], axis=1)[:, ::-1][:, :early]
-    hazard = np.divide(ordered[known][:, :early], at_risk, out=np.zeros_like(at_risk), where=at_risk > 0)
-    leaving = np.where(censored[order][:early], 0.0, hazard)
-    surviving = np.cumprod(1 - leaving, axis=1)
-    before = np.concatenate((np.ones((len(surviving), 1)), surviving[:, :-1]), axis=1)
-    return np.asarray((before * np.where(completed[order][:early], hazard, 0.0)).sum(axis=1))
+    units = order if places is None else places[order]
+    return Redrawn(times_s[order], completed[order], (~censored[order]).astype(np.float64), weights, units)
 
 
-def time_replicates(
-    times_s: NDArray[np.float64], outcomes: Sequence[TaskOutcome], weights: NDArray[np.uint16], q: float
-) -> NDArray[np.float64]:
-    """Give the smallest time at which F >= q for each row of weights, inf where it is never reached.
+def share_replicates(tasks: Redrawn, at_s: Sequence[float]) -> Floats:
+    """Give F at each of `at_s` for each resample with any task: (len(at_s), replicates)."""
+    early = np.searchsorted(tasks.times_s, at_s, side="right")
+    counted = [bool(tasks.ended[:n].all()) for n in early]  # nothing is censored before: counts are exact
+    found = [np.empty((len(at_s), 0))]
+    for drawn in _parts(tasks):
+        total = drawn.sum(axis=1)
+        rows, total = drawn[total > 0], total[total > 0]
+        steps = None if all(counted) else _steps(tasks, rows)
+        shares = [
+            steps[:, :n].sum(axis=1)
+            if steps is not None and not plain
+            else rows[:, :n] @ tasks.completed[:n] / total
+            for n, plain in zip(early, counted, strict=True)
+        ]
+        found.append(np.array(shares).reshape(len(at_s), -1))
+    return np.concatenate(found, axis=1)
 
-    (replicates, n) -> (replicates,); ties as in `share_replicates`. A row without weight gives inf.
+
+def time_replicates(tasks: Redrawn, qs: Sequence[float]) -> Floats:
+    """Give the smallest time at which F >= q, for each of `qs` and each resample: (len(qs), replicates).
+
+    inf where it is never reached, as in a resample without any task.
     """
-    censored = np.array([outcome in CENSORED for outcome in outcomes], dtype=bool)
-    completed = np.array([outcome is TaskOutcome.COMPLETED for outcome in outcomes], dtype=bool)
-    order = np.lexsort((censored, times_s))
-    found = [np.empty(0)]
-    for rows in np.array_split(weights, max(1, weights.size // CELLS)):
-        ordered = rows[:, order].astype(np.float64)
-        at_risk = np.cumsum(ordered[:, ::-1], axis=1)[:, ::-1]
-        hazard = np.divide(ordered, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0)
-        surviving = np.cumprod(1 - np.where(censored[order], 0.0, hazard), axis=1)
-        before = np.concatenate((np.ones((len(rows), 1)), surviving[:, :-1]), axis=1)
-        share = np.cumsum(before * np.where(completed[order], hazard, 0.0), axis=1)
-        at = (share < q - 1e-12).sum(axis=1)
-        found.append(np.concatenate((times_s[order], [np.inf]))[at])
-    return np.concatenate(found)
+    times_s, wanted = np.append(tasks.times_s, np.inf), np.array(qs) - 1e-12
+    found = [
+        times_s[np.searchsorted(share, wanted)]
+        for drawn in _parts(tasks)
+        for share in np.cumsum(_steps(tasks, drawn), axis=1)
+    ]
+    return np.array(found).reshape(-1, len(qs)).T
+
+
+def _parts(tasks: Redrawn) -> Iterator[Floats]:
+    """Give how often each task was drawn, some resamples at a time: (resamples, tasks)."""
+    at_once = max(1, CELLS // max(1, len(tasks.places)))
+    for first in range(0, len(tasks.weights), at_once):
+        yield np.take(tasks.weights[first : first + at_once], tasks.places, axis=1).astype(np.float64)
+
+
+def _steps(tasks: Redrawn, drawn: Floats) -> Floats:
+    """Give what each task adds to F: the share that survived until then x completed / at risk."""
+    at_risk = np.cumsum(drawn[:, ::-1], axis=1, dtype=np.int64)[:, ::-1]  # whole numbers add up faster
+    hazard = drawn / np.maximum(at_risk, 1)  # nobody is at risk only where nothing was drawn
+    surviving = np.cumprod(1 - hazard * tasks.ended, axis=1)
+    hazard *= tasks.completed
+    hazard[:, 1:] *= surviving[:, :-1]
+    return hazard

@@ -3,24 +3,35 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from harness.measure.calls import Calls
 from harness.measure.compare_findings import BackendIdentity
-from harness.measure.histogram import Histogram, histogram
+from harness.measure.gaps import Gaps
 from harness.objectives import Objectives
 from harness.prices import Prices
-from harness.records import CallRecord, EventsRecord, TaskRecord
+from harness.records import TaskRecord
 from harness.results import FindingName
 
 
 @dataclass(frozen=True, slots=True)
 class BackendFacts:
-    """One backend. `dropped`: planned tasks never sent; `lost`: why it was given up."""
+    """One backend. `dropped`: planned tasks never sent; `lost`: why it was given up.
+
+    lost_tasks: tasks that went with a worker that died.
+    """
 
     identity: BackendIdentity
     prices: Prices
     dropped: int = 0
     lost: str | None = None
+    lost_tasks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LostWorker:
+    """A worker that died. tasks: backend -> its tasks of which nothing is known; detail: a sentence."""
+
+    tasks: dict[str, int]
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +40,8 @@ class RunFacts:
 
     baseline: the backend that others are held against, None for no comparison. asked_per_s: rate of an
     open load. measure_s: how long tasks were started in measure; run_s: until the last one had
-    ended; all repeats together. caveats: (finding,
-    detail) of plans and of how the run went. loop_lag_p99_ms: lateness of the engine's own pulse.
+    ended; all repeats together. caveats: (finding, detail) of plans and of how the run went.
+    loop_lag_p99_ms: lateness of the engine's own pulse. lost_allowed: a run that lost workers may be valid.
     """
 
     title: str
@@ -48,16 +59,14 @@ class RunFacts:
     loop_lag_p99_ms: float | None
     asked_per_s: float | None = None
     caveats: Sequence[tuple[FindingName, str]] = field(default=())
+    lost_workers: Sequence[LostWorker] = field(default=())
+    lost_allowed: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Records:
-    """What a run has kept. `gaps`: call_id -> histogram of its gaps in us."""
+    """What a run has kept."""
 
-    tasks: list[TaskRecord] = field(default_factory=list)
-    calls: list[CallRecord] = field(default_factory=list)
-    gaps: dict[str, Histogram] = field(default_factory=dict)
-
-    def add_events(self, events: EventsRecord) -> None:
-        """Keep a call's gaps, which are all of its `gaps_us` but the first."""
-        self.gaps[events.call_id] = histogram(np.asarray(events.gaps_us[1:], dtype=np.int64))
+    tasks: Sequence[TaskRecord]
+    calls: Calls
+    gaps: Gaps

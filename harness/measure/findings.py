@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from harness.measure.metrics.call import streamed_tokens
-from harness.measure.metrics.recorded import events_per_token
+from harness.measure.calls import Calls
+from harness.measure.metrics.recorded import events_per_token, streamed_tokens
 from harness.measure.metrics.registry import METRICS
-from harness.records import CallOutcome, CallRecord, TaskOutcome, TaskRecord, TokenSource
+from harness.records import TaskOutcome, TaskRecord, TokenSource
 from harness.results import Finding, FindingName
 from harness.values import StampClock
 
@@ -31,15 +31,20 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.TIMED_OUT: "they are censored there; see where their time went, or raise `task_limit_s`",
     FindingName.UNSENT_TASKS: "numbers are of the tasks that were started",
     FindingName.SPEND_LIMIT: "numbers are of what was done until then; raise `spend_limit_usd` for more",
+    FindingName.WORKER_LOST: "its users and its part of the plan were gone; --allow-lost-workers accepts it",
+    FindingName.REMOTE_EVENTS: "copy these files into DIR, so that a report has every event",
     FindingName.CONFOUNDED: "the speed-up is of all that differs, not of the tier alone",
     FindingName.SHARED_QUOTA: 'give each backend its own key, or compare with `pairing = "alternate"`',
+    FindingName.UNEQUAL_LOAD: "the ratios are of the load: what each task gains or loses by it",
     FindingName.UNEQUAL_WORK: "force the output length, or read decode tokens/s beside the speed-up",
     FindingName.UNEQUAL_CACHE: "one side reads more from its cache: compare TTFT and cost with care",
     FindingName.GROWING_QUEUE: "lower the rate, or warm up until the load is steady",
     FindingName.TAIL: "run by `measure_s` to have the same load to the end",
     FindingName.ASSUMED_PRICE: "set `price` on the backend when you know what it charges you",
     FindingName.COST_UNKNOWN: "see Money in docs/records.md for what is charged and what cannot be",
-    FindingName.COUNT_MISMATCH: "gaps are of events, not of tokens: read TPOT",
+    FindingName.COUNT_MISMATCH: (
+        "gaps are of events, not of tokens; TPOT is right only where running totals come (docs/scenarios.md)"
+    ),
     FindingName.WIDE_BOUNDS: "read these as upper bounds: events came in reads with others",
     FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
@@ -55,61 +60,55 @@ SHARED_READS_LIMIT = 0.1
 """Share of events in shared reads from which single gaps are no longer told without a word."""
 
 
-def call_findings(backend: str, workload: str, calls: Sequence[CallRecord]) -> Iterable[Finding]:
+def call_findings(backend: str, workload: str, calls: Calls) -> Iterable[Finding]:
     """Find what the calls of one workload on one backend show."""
 
     def found(name: FindingName, detail: str) -> Finding:
         return Finding(name, backend, workload, detail)
 
-    failed = Counter(str(call.error.kind) for call in calls if call.error is not None)
-    if failed:
-        kinds = ", ".join(f"{kind} {n}" for kind, n in failed.most_common())
-        said = Counter(call.error.message for call in calls if call.error is not None).most_common(1)[0][0]
-        detail = f"{failed.total()} of {len(calls)} calls failed: {kinds}; most often: {said}"
+    failed = calls[~calls.error_kind.are((None,))]
+    if len(failed):
+        kinds = ", ".join(f"{kind} {n}" for kind, n in Counter(failed.error_kind.counted()).most_common())
+        said = Counter(failed.error_message.counted()).most_common(1)[0][0]
+        detail = f"{len(failed)} of {len(calls)} calls failed: {kinds}; most often: {said}"
         yield found(FindingName.FAILED_CALLS, detail)
-    loop = sum(call.clock is StampClock.LOOP for call in calls if call.streamed_events)
+    loop = int((calls.clock.are((StampClock.LOOP,)) & (calls.streamed_events > 0)).sum())
     if loop:
         yield found(FindingName.LOOP_STAMPS, f"{loop} of {len(calls)} calls have no kernel stamps throughout")
-    events = sum(call.streamed_events for call in calls)
-    shared = sum(call.shared_read_events for call in calls)
+    events, shared = calls.streamed_events.sum(), calls.shared_read_events.sum()
     if events and shared / events > SHARED_READS_LIMIT:
         detail = f"{shared / events:.0%} of output events share their read with another"
         yield found(FindingName.SHARED_READS, detail)
-    ok = [call for call in calls if call.outcome is CallOutcome.OK]
-    silent = sum(call.token_source is TokenSource.UNKNOWN for call in ok)
+    ok = calls[calls.ok]
+    silent = int(ok.token_source.are((TokenSource.UNKNOWN,)).sum())
     if silent:
         yield found(FindingName.NO_USAGE, f"{silent} of {len(ok)} calls came without token counts")
     yield from _count_mismatch(found, ok)
     yield from _wide_bounds(found, ok)
 
 
-def _count_mismatch(
-    found: Callable[[FindingName, str], Finding], calls: Sequence[CallRecord]
-) -> Iterable[Finding]:
+def _count_mismatch(found: Callable[[FindingName, str], Finding], calls: Calls) -> Iterable[Finding]:
     """Tell when the server counts other numbers of tokens than events came."""
-    ratios = [ratio for call in calls if (ratio := events_per_token(call)) is not None]
-    off = sum(not EVENTS_PER_TOKEN_MIN <= ratio <= 1 / EVENTS_PER_TOKEN_MIN for ratio in ratios)
+    ratios = events_per_token(calls)
+    ratios = ratios[~np.isnan(ratios)]
+    off = int(((ratios < EVENTS_PER_TOKEN_MIN) | (ratios > 1 / EVENTS_PER_TOKEN_MIN)).sum())
     if off:
-        told = sum(streamed_tokens(call.output_tokens, call.hidden_tokens) or 0 for call in calls)
-        came = sum(call.streamed_events for call in calls)
+        told, came = np.nansum(streamed_tokens(calls)), calls.streamed_events.sum()
         detail = (
-            f"in {off} of {len(ratios)} calls usage and events differ: {told} streamed tokens, {came} output"
-            f" events ({came / told:.2f} events a token)"
+            f"in {off} of {len(ratios)} calls usage and events differ: {told:.0f} streamed tokens, {came:.0f}"
+            f" output events ({came / told:.2f} events a token)"
         )
         yield found(FindingName.COUNT_MISMATCH, detail)
 
 
-def _wide_bounds(
-    found: Callable[[FindingName, str], Finding], calls: Sequence[CallRecord]
-) -> Iterable[Finding]:
+def _wide_bounds(found: Callable[[FindingName, str], Finding], calls: Calls) -> Iterable[Finding]:
     """Mark quantiles whose bounds are further apart than a tenth of them."""
     wide = []
     for metric in METRICS.values():
         if metric.low is None or metric.value is None:
             continue
-        pairs = [(metric.low(call), metric.value(call)) for call in calls]
-        lows = np.sort([low * metric.scale for low, _ in pairs if low is not None])
-        highs = np.sort([high * metric.scale for _, high in pairs if high is not None])
+        lows, highs = (of(calls) * metric.scale for of in (metric.low, metric.value))
+        lows, highs = lows[~np.isnan(lows)], highs[~np.isnan(highs)]
         for q in (0.5, 0.9, 0.95, 0.99) if len(highs) and len(lows) == len(highs) else ():
             low, high = (float(np.quantile(ends, q, method="inverted_cdf")) for ends in (lows, highs))
             if high - low > WIDE_SHARE * high:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 STEPS = 128
 HEAD_BYTES = 16
 _SHIFT = 7  # log2(STEPS)
+_FRACTION = 52  # bits of a float64 below its exponent, which is 1023 too large
 OVERFLOW_FROM = 1 << 52
 """Beyond this a float64 is no longer exact; in ns that is 52 days."""
 
@@ -21,9 +22,14 @@ Ints = NDArray[np.int64]
 
 
 def bucket(values: Ints) -> Ints:
-    """Give each value's bucket: the value itself below 256, then 128 a power of two."""
-    exponents = np.maximum(np.frexp(values.astype(np.float64))[1] - _SHIFT - 1, 0).astype(np.int64)
-    return np.asarray((exponents << _SHIFT) + (values >> exponents))
+    """Give each value's bucket: the value itself below 256, then 128 a power of two.
+
+    From 128 on that is the exponent of its float64 with the first seven bits behind it, less an offset.
+    """
+    buckets = values.astype(np.float64).view(np.int64)
+    buckets >>= _FRACTION - _SHIFT
+    buckets -= (1023 + _SHIFT - 1) << _SHIFT
+    return np.where(values < STEPS, values, buckets)
 
 
 def lower_edge(buckets: Ints) -> Ints:

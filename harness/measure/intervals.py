@@ -25,6 +25,8 @@ FEW_BLOCKS = 6
 REPLICATES = 1000
 CELLS = 20_000_000
 """Largest number of weights of one block length: beyond it there are fewer replicates, at least 100."""
+CELLS_AT_ONCE = 1_000_000
+"""Weights that are worked on at a time: they then stay in the processor's cache."""
 RUNS_MIN = 5
 """From so many runs on, whole runs are resampled."""
 
@@ -85,7 +87,7 @@ def block_weights(n: int, *, block: int, generator: np.random.Generator, replica
     np.add.at(steps, (rows, starts), 1)
     np.add.at(steps, (rows, np.where(stops > n, stops - n, stops)), -1)
     steps[:, 0] += (stops > n).sum(axis=1)  # those that wrap are open from the first unit on
-    return np.cumsum(steps[:, :n], axis=1).astype(np.uint16)
+    return np.cumsum(steps[:, :n], axis=1, dtype=np.int32).astype(np.uint16)
 
 
 def _run_weights(runs: Ints, generator: np.random.Generator, replicates: int) -> tuple[Weights, int]:
@@ -96,12 +98,25 @@ def _run_weights(runs: Ints, generator: np.random.Generator, replicates: int) ->
 
 
 def share_replicates(resampled: Resampling, hits: Floats, counts: Floats) -> list[Floats]:
-    """Give the share hits / counts of each resample, a row a block length; hits and counts per unit."""
+    """Give the shares hits / counts of each resample: for each block length (rows of `hits`, replicates).
+
+    hits: (rows, n), counts: (n,), both per unit; integers, so that their sums are exact in any order.
+    """
     found = []
     for weights in resampled.weights:
-        sums = weights @ counts
-        found.append((weights @ hits)[sums > 0] / sums[sums > 0])
+        sums = weighted_sums(weights, np.vstack((counts, hits)))
+        known = sums[0] > 0
+        found.append(sums[1:, known] / sums[0, known])
     return found
+
+
+def weighted_sums(weights: Weights, values: Floats) -> Floats:
+    """Sum up rows of values per unit by each resample's weights: (rows, n) -> (rows, replicates).
+
+    A part of the weights at a time is made into floats: all of them would be four times as large.
+    """
+    parts = np.array_split(weights, ceil(weights.size / CELLS_AT_ONCE) or 1)
+    return np.concatenate([values @ part.T.astype(np.float64) for part in parts], axis=1)
 
 
 def effective(share: float, replicates: Sequence[Floats], *, drawn: Sequence[int], total: float) -> float:

@@ -152,7 +152,7 @@ def _with_interval(
     point = ordered[ceil(q * n - 1e-9) - 1]
     below = values <= point
     hits, counts = (np.bincount(places, weights=one).astype(np.float64) for one in (below, np.ones(n)))
-    shares = share_replicates(resampled, hits, counts)
+    shares = [row for (row,) in share_replicates(resampled, hits[None, :], counts)]
     units = effective(float(below.mean()), shares, drawn=resampled.drawn, total=float(n))
     low, high = (ordered[min(max(1, ceil(level * n)), n) - 1] for level in levels(q, units))
     return float(point), float(low), float(high)

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.measure.metrics.call import hidden_tokens, streamed_per_event
+from harness.measure.metrics.call import (
+    hidden_tokens,
+    streamed_per_event,
+    streamed_tokens,
+    tokens_after_last,
+)
 from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TokenSource
 from harness.said import shown, without_key
 from harness.values import Answer, CallError, ErrorKind, EventKind, Timeline, Usage
@@ -114,8 +119,10 @@ def records_of(
         request_id=answer.request_id or timeline.request_id,
         server_timing=None,
         first_event_tokens=tokens[0] if tokens else None,
+        tokens_after_last=tokens_after_last(tokens, streamed=streamed_of(answer)),
         streamed_events=len(answer.high_ns),
         network_ns=timeline.network_ns,
+        received_bytes=timeline.received_bytes,
         input_planned=facts.input_planned,
         output_asked=facts.output_asked,
         output_control=facts.output_control,
@@ -145,6 +152,11 @@ def hidden_of(answer: Answer) -> int | None:
         raw_reasoning=bool(answer.reasoning) and not answer.reasoning_summary,
         summaries=answer.reasoning_summary,
     )
+
+
+def streamed_of(answer: Answer) -> int | None:
+    """Count the tokens of an answer that were not hidden; see `metrics.call.streamed_tokens`."""
+    return streamed_tokens(answer.usage.output_tokens if answer.usage else None, hidden_of(answer))
 
 
 def event_tokens(answer: Answer) -> list[int | None]:

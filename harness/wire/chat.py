@@ -133,8 +133,9 @@ class Decoder:
         if not bits:
             return False
         self._bounds.output(KIND[bits])
-        if usage or bits & TOOL:
-            self._details(bits, usage)
+        timings = event.get("timings")
+        if usage or timings or bits & TOOL:
+            self._details(bits, usage, timings)
         return True
 
     def _no_json(self, payload: bytes) -> dict[str, Any]:
@@ -191,11 +192,16 @@ class Decoder:
                 return TEXT
         return state.delta(delta)
 
-    def _details(self, bits: int, usage: object) -> None:
-        """Keep what few output events tell: their tokens, by a running total, and the first tool call."""
+    def _details(self, bits: int, usage: object, timings: object) -> None:
+        """Keep what few output events tell: their tokens, by a running total, and the first tool call.
+
+        `usage`: vLLM's `continuous_usage_stats`; `timings`: llama.cpp's `timings_per_token`.
+        """
         if bits & TOOL and self._first_tool is None:
             self._first_tool = len(self._bounds.high_ns) - 1
         said = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        if said is None and isinstance(timings, dict):
+            said = timings.get("predicted_n")
         total = count(said)
         self._implausible |= said is not None and total is None
         if total is not None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from harness.clock import Clock
 from harness.errors import Interrupted
 from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
+from harness.measure.calls import calls_of
 from harness.measure.charge import task_usd
 from harness.measure.timeline import CallFacts, records_of
 from harness.prices import Prices
@@ -228,7 +229,7 @@ class Step:
             tools=[tool for tool in self._tools if tool.started_ns < ended_ns - origin],
             breakdown=shares,
             breakdown_unknown=list(UNKNOWN),
-            cost_usd=task_usd(self._records, self._backend.prices),
+            cost_usd=task_usd(calls_of(self._records), self._backend.prices),
             plan_mismatch=self.plan_mismatch,
             agent_ns=self._agent_ns,
             repeat=setting.repeat,

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.measure.charge import call_usd, task_usd
+from harness.measure import charge
+from harness.measure.calls import calls_of
 from harness.prices import InferencePrice, TokenPrice, prices_of
 from harness.records import CallOutcome
 from tests.making import a_call
@@ -29,6 +30,14 @@ def calls(draw):
         input_planned=draw(counts),
         done_ns=draw(st.integers(0, 10**12)),
     )
+
+
+def task_usd(kept, prices):
+    return charge.task_usd(calls_of(kept), prices)
+
+
+def call_usd(call, prices):
+    return task_usd([call], prices)
 
 
 def near(a, b):

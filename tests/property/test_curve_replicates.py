@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.measure.curve import completion_curve, time_at, time_replicates
+from harness.measure.curve import completion_curve, redrawn, time_at, time_replicates
 from harness.records import TaskOutcome
 
 tasks = st.lists(
@@ -22,4 +22,4 @@ def test_a_row_of_weights_is_a_curve_of_repeated_tasks(drawn, q):
         repeated = [outcome for outcome, weight in zip(outcomes, row, strict=True) for _ in range(weight)]
         reached = time_at(completion_curve(np.repeat(times, row), repeated), q)
         expected.append(np.inf if reached is None else reached)
-    assert time_replicates(times, outcomes, weights, q).tolist() == expected
+    assert time_replicates(redrawn(times, outcomes, weights), [q]).tolist() == [expected]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.measure.calls import calls_of
 from harness.measure.compare import compare
 from harness.measure.compare_findings import Side
 from harness.measure.pairs import pair, resampled_pairs, savings, speedup_quantile
@@ -50,7 +51,7 @@ def test_swapping_sides_inverts(ours, theirs):
 @given(st.dictionaries(st.integers(0, 200), times_ns, min_size=6, max_size=60))
 def test_a_backend_against_itself_is_1(times):
     tasks = tasks_of({k: (ns, TaskOutcome.COMPLETED) for k, ns in times.items()})
-    side = Side("b", "w", tasks, [])
+    side = Side("b", "w", tasks, calls_of([]))
     summary, _ = compare(side, side, generator=np.random.default_rng(0), open_loop=False)
     for name in ("speedup_p50", "ratio_p50", "ratio_total"):
         told = getattr(summary, name)

@@ -1,8 +1,12 @@
 """What calls and tasks cost, against sums made by hand."""
 
+from math import isnan
+
 import pytest
 
-from harness.measure.charge import Habit, busy_ns, call_usd, habit, task_usd, tokens_usd, wasted_usd
+from harness.measure import charge
+from harness.measure.calls import calls_of
+from harness.measure.charge import Habit, busy_ns, calls_usd, tokens_usd
 from harness.prices import EndpointPrice, InferencePrice, TierPrices, TokenPrice, prices_of
 from harness.records import CallOutcome
 from harness.values import CallError, ErrorKind
@@ -23,6 +27,24 @@ LATE = {
     "error": CallError(ErrorKind.FIRST_OUTPUT_TIMEOUT, "no output within 120 s"),
 }
 REFUSED = {"outcome": CallOutcome.FAILED, "error": CallError(ErrorKind.CONNECT, "refused")}
+
+
+def call_usd(call, prices, **said):
+    """Cost of one call, None where unknown."""
+    [usd] = calls_usd(calls_of([call]), prices, **said).tolist()
+    return None if isnan(usd) else usd
+
+
+def task_usd(calls, prices):
+    return charge.task_usd(calls_of(calls), prices)
+
+
+def wasted_usd(calls, prices):
+    return charge.wasted_usd(calls_of(calls), prices)
+
+
+def habit(calls):
+    return charge.habit(calls_of(calls))
 
 
 def test_tokens_by_hand():
@@ -115,7 +137,7 @@ def test_without_any_price_only_nothing_is_known():
     ],
 )
 def test_a_call_by_the_second(said, seconds):
-    assert busy_ns(a_call(**said)) == seconds * S
+    assert busy_ns(calls_of([a_call(**said)])).tolist() == [seconds * S]
     assert call_usd(a_call(**said), SECONDS) == pytest.approx(0.25 * seconds)
 
 

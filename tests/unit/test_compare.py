@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from harness.measure.calls import calls_of
 from harness.measure.compare import compare
 from harness.measure.compare_findings import Side
 from harness.measure.pairs import LegHeadline
@@ -28,7 +29,7 @@ def a_side(backend, seconds, outcomes=None, **said):
             )
             for k, (s, o) in enumerate(zip(seconds, outcomes, strict=True))
         ],
-        [],
+        calls_of([]),
         **said,
     )
 
@@ -111,7 +112,7 @@ def arriving(backend, durations_s):
         a_task(k=k, session=k, backend=backend, scheduled_ns=k * S, ended_ns=round((k + s) * S))
         for k, s in enumerate(durations_s)
     ]
-    return Side(backend, "w", tasks, [])
+    return Side(backend, "w", tasks, calls_of([]))
 
 
 @pytest.mark.parametrize(("open_loop", "void"), [(True, True), (False, False)])
@@ -146,7 +147,7 @@ def pooled(backend, speeds):
             ended_ns = round((10 + k) / speed * S)
             tasks.append(a_task(task_id=name, k=k, session=k, backend=backend, ended_ns=ended_ns))
             runs[name] = run
-    return Side(backend, "w", tasks, []), runs
+    return Side(backend, "w", tasks, calls_of([])), runs
 
 
 def test_from_five_runs_on_runs_are_resampled():
@@ -197,7 +198,7 @@ def timed(times_s, outcomes, backend):
 
 
 def compared_sides(base, cand):
-    sides = (Side("base", "w", base, []), Side("cand", "w", cand, []))
+    sides = (Side("base", "w", base, calls_of([])), Side("cand", "w", cand, calls_of([])))
     return compare(*sides, generator=np.random.default_rng(1), open_loop=False)[0]
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.measure.calls import calls_of
 from harness.measure.compare_findings import (
     BackendIdentity,
     InFlight,
@@ -94,7 +95,7 @@ def a_side(backend, outputs, *, cached=(0, 100), outcomes=None):
         a_call(**name, output_tokens=tokens, cached_tokens=cached[0], input_tokens=cached[1])
         for name, tokens in zip(names, outputs, strict=True)
     ]
-    return Side(backend, "w", tasks, calls)
+    return Side(backend, "w", tasks, calls_of(calls))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def flying(spans, earlier=()):
     def tasks(of):
         return [a_task(k=k, scheduled_ns=a * S, ended_ns=b * S) for k, (a, b) in enumerate(of)]
 
-    return Side("b", "w", tasks(spans), [], tasks(earlier))
+    return Side("b", "w", tasks(spans), calls_of([]), tasks(earlier))
 
 
 def test_tasks_in_flight_by_thirds():

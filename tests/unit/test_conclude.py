@@ -8,13 +8,13 @@ import pytest
 
 from harness.measure.compare_findings import BackendIdentity
 from harness.measure.conclude import conclude
-from harness.measure.facts import BackendFacts, Records, RunFacts
+from harness.measure.facts import BackendFacts, RunFacts
 from harness.measure.verdict import EXIT_CODES
 from harness.objectives import Objectives
 from harness.records import CallOutcome, EventsRecord, Phase, TaskOutcome, TokenSource
 from harness.results import FindingName, Verdict
 from harness.values import CallError, ErrorKind, StampClock
-from tests.making import MS, S, a_call, a_task
+from tests.making import MS, S, a_call, a_task, kept
 
 
 def known(name="b", *, simulated=False, **said):
@@ -50,7 +50,7 @@ def facts(**said):
 
 
 def concluded(tasks, calls, **said):
-    return conclude(Records(tasks=list(tasks), calls=list(calls)), facts(**said))
+    return conclude(kept(tasks, calls), facts(**said))
 
 
 def names(summary):
@@ -268,13 +268,12 @@ def test_m02_several_tokens_an_event_are_told_and_tpot_stays_the_tokens():
         done_ns=120 * MS,
     )
     calls = [replace(call, call_id=str(i)) for i in range(6)]
-    records = Records(tasks=[a_task()], calls=calls)
-    for one in calls:
-        gaps = [0] + [12_000] * 10
-        records.add_events(
-            EventsRecord(call_id=one.call_id, gaps_us=gaps, kinds=[("text", 11)], tokens=[], reads=[])
-        )
-    summary, _ = conclude(records, facts())
+    gaps = [0] + [12_000] * 10
+    events = [
+        EventsRecord(call_id=one.call_id, gaps_us=gaps, kinds=[("text", 11)], tokens=[], reads=[])
+        for one in calls
+    ]
+    summary, _ = conclude(kept([a_task()], calls, events), facts())
     result = summary.backends["b"].workloads["w"]
     assert result.gap_ms.p50.value == pytest.approx(12.0, rel=0.004)
     assert result.tpot_ms.p50.value == pytest.approx(4.0)
@@ -319,7 +318,7 @@ def test_the_same_records_and_facts_give_the_same_bytes():
     ]
     calls = [a_call(call_id=f"{t.task_id}/1", task_id=t.task_id, k=t.k, backend=t.backend) for t in tasks]
     about = facts(backends={"a": known("a"), "b": known("b")}, baseline="a")
-    both = [conclude(Records(tasks=tasks, calls=calls), about) for _ in range(2)]
+    both = [conclude(kept(tasks, calls), about) for _ in range(2)]
     assert orjson.dumps(both[0][0]) == orjson.dumps(both[1][0])
     compared = both[0][0].compare["b"]["w"]
     assert compared.pairs == 40

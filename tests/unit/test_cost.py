@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.measure.cost import cost_findings, cost_ratio, cost_summary, money
+from harness.measure import cost
+from harness.measure.calls import calls_of
+from harness.measure.cost import cost_ratio, cost_summary
 from harness.measure.estimates import units_of
 from harness.prices import EndpointPrice, InferencePrice, TokenPrice, prices_of
 from harness.records import CallOutcome, TaskOutcome
@@ -38,6 +40,10 @@ def lane(*rows):
         for k, (_, millions) in enumerate(rows)
     ]
     return tasks, calls
+
+
+def money(tasks, calls, prices, **said):
+    return cost.money(tasks, calls_of(calls), prices, **said)
 
 
 def summary(tasks, calls, prices, *, run_s=60):
@@ -214,7 +220,7 @@ def test_whole_runs_are_resampled_where_there_are_enough():
 
 
 def findings(calls, prices):
-    return [(one.name, one.detail) for one in cost_findings("b", "w", calls, prices)]
+    return [(one.name, one.detail) for one in cost.cost_findings("b", "w", calls_of(calls), prices)]
 
 
 def test_a_told_call_at_a_listed_price_is_no_finding():

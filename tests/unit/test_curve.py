@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from harness.measure.curve import completion_curve, share_at, share_replicates, time_at
+from harness.measure.curve import completion_curve, redrawn, share_at, share_replicates, time_at
 from harness.records import TaskOutcome
 
 C, F, T, X = TaskOutcome.COMPLETED, TaskOutcome.FAILED, TaskOutcome.TIMEOUT, TaskOutcome.CUT
@@ -95,8 +95,9 @@ def test_without_censoring_it_is_the_share_of_all_tasks(seed):
 def test_a_weighted_curve_is_the_curve_of_repeated_tasks(seed, ties):
     times, outcomes = some_tasks(seed, n=60, ties=ties)
     weights = np.random.default_rng(seed).integers(0, 4, (5, 60)).astype(np.uint16)
-    for at in np.quantile(times, [0.3, 0.6, 0.9]):
-        found = share_replicates(times, outcomes, weights, at)
+    moments = np.quantile(times, [0.3, 0.6, 0.9])
+    shares = share_replicates(redrawn(times, outcomes, weights), moments)
+    for at, found in zip(moments, shares, strict=True):
         for row, share in zip(weights, found, strict=True):
             repeated = [one for one, n in zip(outcomes, row, strict=True) for _ in range(n)]
             assert share == pytest.approx(share_at(completion_curve(np.repeat(times, row), repeated), at))

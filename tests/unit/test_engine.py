@@ -8,17 +8,18 @@ from dataclasses import replace
 import pytest
 
 from harness.clock import HandClock, MachineClock
-from harness.engine import AFTER_FAILURE_S, Engine, Job
-from harness.engine import Kept as KeptTo
+from harness.engine import AFTER_FAILURE_S, Engine
+from harness.job import Job
+from harness.job import Kept as KeptTo
 from harness.lanes import LOST_AFTER
 from harness.measure.conclude import conclude
-from harness.measure.facts import Records
 from harness.measure.pairs import pair
 from harness.records import CallOutcome, Phase, TaskOutcome
 from harness.results import FindingName
 from harness.scenario import ClosedLoad, OpenLoad
 from harness.values import CallError, ErrorKind
 from harness.workloads import WORKLOADS, presets
+from tests.making import kept as records
 from tests.playing import Kept, Played, S, a_backend
 from tests.unit.test_conclude import facts, known
 
@@ -68,7 +69,7 @@ def play(load, *exchanges, until_s=10_000, stops=None, clock=None, job=None, **c
 
 def told(kept, **said):
     """What the summary says of these records."""
-    return conclude(Records(tasks=kept.tasks, calls=kept.calls), facts(**said))
+    return conclude(records(kept.tasks, kept.calls), facts(**said))
 
 
 def taking(seconds, **said):

@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 
 from harness.measure.estimates import (
-    gap_estimate,
-    gaps_of,
-    quantile_estimate,
+    curve_estimates,
+    gap_estimates,
+    quantile_estimates,
     tasks_of,
-    time_estimate,
     units_of,
-    within_estimate,
 )
-from harness.measure.histogram import histogram
+from harness.measure.gaps import Gaps
 from harness.records import TaskOutcome
 from harness.results import Reason
 from tests.making import S, a_task
@@ -40,6 +38,14 @@ def some_tasks(times_s, outcomes=None, *, session=None):
 
 def prepared(tasks):
     return tasks_of(tasks, units_of(tasks, generator=dice()))
+
+
+def time_estimate(tasks, q):
+    return curve_estimates(tasks, qs=[q])[0][0]
+
+
+def within_estimate(tasks, limit_s):
+    return curve_estimates(tasks, limits_s=[limit_s])[1][0]
 
 
 def test_units_are_sessions_in_order_of_their_beginning():
@@ -110,8 +116,8 @@ def test_calls_are_resampled_by_their_task():
     level = dice().standard_normal(30)
     values = np.repeat(level, 20)
     places = np.repeat(np.arange(30), 20)
-    found = quantile_estimate(values, places, units, 0.5)
-    alone = quantile_estimate(level, np.arange(30), units, 0.5)
+    found = quantile_estimates(values, places, units, [0.5])[0]
+    alone = quantile_estimates(level, np.arange(30), units, [0.5])[0]
     assert found.n == 600
     assert found.high - found.low > 0.7 * (alone.high - alone.low)
 
@@ -120,8 +126,11 @@ def test_gaps_agree_with_the_exact_quantile():
     tasks = some_tasks([1.0] * 40)
     units = units_of(tasks, generator=dice())
     gaps = {f"c{i}": np.abs(dice(i).normal(20_000, 3000, 50)).astype(np.int64) for i in range(40)}
-    counted = {name: histogram(values) for name, values in gaps.items()}
-    found = gap_estimate(gaps_of(counted, {f"c{i}": i for i in range(40)}, units), 0.95)
+    counted = Gaps()
+    for i, values in enumerate(gaps.values()):
+        counted.add(f"b/w/{i}", values)
+        counted.add(f"of another backend {i}", values * 10)
+    [found] = gap_estimates(counted, units, [0.95])
     exact = np.quantile(np.concatenate(list(gaps.values())), 0.95)
     assert found.value == pytest.approx(exact, rel=0.01)
     assert found.low < exact < found.high

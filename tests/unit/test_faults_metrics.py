@@ -6,6 +6,7 @@ import socket
 import time
 from array import array
 from dataclasses import replace
+from math import isnan
 
 import numpy as np
 import orjson
@@ -13,9 +14,9 @@ import pytest
 
 from harness.client.stamped_socket import WallOffset, stamped
 from harness.clock import MachineClock, monotonic_ns
+from harness.measure.calls import calls_of
 from harness.measure.conclude import conclude
-from harness.measure.estimates import tasks_of, time_estimate, units_of
-from harness.measure.facts import Records
+from harness.measure.estimates import curve_estimates, tasks_of, units_of
 from harness.measure.metrics.call import streamed_tokens
 from harness.measure.metrics.registry import METRICS
 from harness.measure.metrics.task import llm_busy_ns, task_time_ns, task_ttft_ns
@@ -28,7 +29,7 @@ from harness.records import CallOutcome, TaskOutcome, TokenSource
 from harness.results import FindingName, Reason, Verdict
 from harness.values import CallError, ErrorKind, Usage
 from harness.wire.chat import Decoder
-from tests.making import MS, S, a_call, a_task, a_timeline, an_answer, told
+from tests.making import MS, S, a_call, a_task, a_timeline, an_answer, kept, told
 from tests.unit.test_conclude import facts, found, names
 from tests.unit.test_stamped_socket import Clocks, arrived, linux, warm
 from tests.unit.test_timeline import FACTS
@@ -47,11 +48,12 @@ def streamed(stamps, **said):
 
 def concluded(*pairs, times=1, **said):
     """Summary of one task whose calls are `pairs` of records, each given `times` times."""
-    records = Records(tasks=[a_task()])
-    for i, (call, events) in enumerate(pairs * times):
-        records.calls.append(replace(call, call_id=str(i)))
-        records.add_events(replace(events, call_id=str(i)))
-    return conclude(records, facts(**said))
+    both = [
+        (replace(call, call_id=str(i)), replace(events, call_id=str(i)))
+        for i, (call, events) in enumerate(pairs * times)
+    ]
+    events = [told for call, told in both if call.outcome is CallOutcome.OK]
+    return conclude(kept([a_task()], [call for call, _ in both], events), facts(**said))
 
 
 def workload(summary):
@@ -60,8 +62,8 @@ def workload(summary):
 
 def value(name, call):
     """A metric of the registry, in its unit."""
-    one = METRICS[name].value(call)
-    return None if one is None else pytest.approx(one * METRICS[name].scale)
+    [one] = METRICS[name].value(calls_of([call])).tolist()
+    return None if isnan(one) else pytest.approx(one * METRICS[name].scale)
 
 
 def test_m01_ttft_is_no_gap():
@@ -183,9 +185,9 @@ def test_m13_a_call_without_a_first_token_is_counted_and_has_no_ttft():
 def test_m16_a_handful_of_samples_has_a_median_and_no_p99():
     tasks = [a_task(task_id=str(n), session=n, ended_ns=n * S) for n in range(1, 9)]
     prepared = tasks_of(tasks, units_of(tasks, generator=np.random.default_rng(1)))
-    assert time_estimate(prepared, 0.5).value == 4
-    for q in (0.95, 0.99):
-        tail = time_estimate(prepared, q)
+    (median, *tails), _ = curve_estimates(prepared, qs=(0.5, 0.95, 0.99))
+    assert median.value == 4
+    for tail in tails:
         assert (tail.value, tail.reason, tail.n) == (None, Reason.TOO_FEW, 8)
 
 
@@ -195,10 +197,10 @@ def test_m19_cut_calls_delivered_what_came_and_have_no_latency():
     cut = a_call(output_tokens=None, streamed_events=200, outcome=CallOutcome.CUT)
     calls = [replace(call, call_id=f"{i}{call.outcome}") for call in (done, cut) for i in range(10)]
     cut_task = a_task(outcome=TaskOutcome.CUT, ended_ns=60 * S)
-    speeds = throughput(Kept([cut_task], calls))
+    speeds = throughput(Kept([cut_task], calls_of(calls)))
     assert speeds["delivered_tokens_per_s"].value == pytest.approx(200)
     assert speeds["completed_tokens_per_s"].value == pytest.approx(166.7, abs=0.05)
-    result = workload(conclude(Records(tasks=[cut_task], calls=calls), facts())[0])
+    result = workload(conclude(kept([cut_task], calls), facts())[0])
     assert (result.calls.ok, result.calls.cut, result.ttft_s.p50.n) == (10, 10, 10)
     assert result.extra["delivered_tokens_per_s"].value == pytest.approx(200)
 
@@ -222,13 +224,15 @@ def test_m26_calls_side_by_side_are_not_summed_into_the_task_time():
         for sent, first, done in ((0, 1, 4), (4, 6, 9), (4, 7, 8))
     ]
     assert task_time_ns(a_task(ended_ns=9 * S)) == 9 * S
-    assert llm_busy_ns(calls) == (4 + 5 + 4) * S  # named as a sum: more than the task took
+    [busy] = llm_busy_ns(calls_of(calls)).values()
+    assert busy == (4 + 5 + 4) * S  # named as a sum: more than the task took
     assert "Sum" in llm_busy_ns.__doc__
     for order in (calls, calls[::-1]):
-        assert task_ttft_ns(order) == 1 * S == METRICS["ttft_s"].value(calls[0])
+        assert task_ttft_ns(calls_of(order)) == {"b/w/0": 1 * S}
     silent = replace(calls[0], first_output_ns=None)
-    assert task_ttft_ns([silent, *calls[1:]]) is None  # not 0, and not another call's
-    assert task_ttft_ns([]) is None
+    [ttft] = task_ttft_ns(calls_of([silent, *calls[1:]])).values()
+    assert isnan(ttft)  # not 0, and not another call's
+    assert task_ttft_ns(calls_of([])) == {}
 
 
 @linux

@@ -68,7 +68,7 @@ def test_levels_are_clopper_and_pearsons(hits, n):
 def test_independent_units_are_worth_about_their_number():
     hits = (dice().random(2000) < 0.9).astype(float)
     resampled = resampling(2000, generator=dice())
-    replicates = share_replicates(resampled, hits, np.ones(2000))
+    replicates = [row for (row,) in share_replicates(resampled, hits[None, :], np.ones(2000))]
     worth = effective(hits.mean(), replicates, drawn=resampled.drawn, total=2000)
     assert 1000 < worth <= 2000
 
@@ -76,7 +76,7 @@ def test_independent_units_are_worth_about_their_number():
 def test_units_that_come_in_clumps_are_worth_their_clumps():
     hits = np.repeat(dice().random(50) < 0.5, 40).astype(float)  # 50 clumps of 40 equal units
     resampled = resampling(2000, generator=dice())
-    replicates = share_replicates(resampled, hits, np.ones(2000))
+    replicates = [row for (row,) in share_replicates(resampled, hits[None, :], np.ones(2000))]
     worth = effective(hits.mean(), replicates, drawn=resampled.drawn, total=2000)
     assert worth < 100
 

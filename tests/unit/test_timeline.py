@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.measure.calls import calls_of
 from harness.measure.metrics.registry import METRICS
 from harness.measure.timeline import CallFacts, records_of
 from harness.records import CallOutcome, Phase, TokenSource
@@ -108,8 +109,18 @@ def test_the_formula_for_tpot_holds_for_what_the_files_say(first):
     assert (call.hidden_tokens, call.first_event_tokens, call.token_source) == (843, 2, TokenSource.EVENTS)
     assert events.tokens == [(2, 2), (3, 1)]
     streamed = call.output_tokens - call.hidden_tokens
-    assert METRICS["tpot_ms"].value(call) == 30 * MS / (streamed - call.first_event_tokens)
+    assert METRICS["tpot_ms"].value(calls_of([call])) == 30 * MS / (streamed - call.first_event_tokens)
     assert streamed == sum(count * n for count, n in events.tokens)
+
+
+def test_tokens_that_came_behind_the_last_event_are_no_part_of_tpot():
+    """The closing signs of a tool call come in no event: llama.cpp's parser holds them back."""
+    answer = an_answer(
+        [[200 * MS, 1], [350 * MS, 1], [600 * MS, 1]], tokens=array("q", [18, 7, 13]), usage=told(44)
+    )
+    call, _ = records_of(a_timeline(answer), FACTS, cut=False)
+    assert (call.first_event_tokens, call.tokens_after_last) == (18, 6)
+    assert METRICS["tpot_ms"].value(calls_of([call])) == 400 * MS / (44 - 18 - 6)
 
 
 def test_no_output_at_all():

@@ -1,74 +1,83 @@
-"""Numbers of one call, from its record: nanoseconds, or None where the record does not tell."""
+"""Numbers of recorded calls, a column each: nanoseconds, or nan where a record does not tell."""
 
-from harness.measure.metrics.call import streamed_tokens, tpot_ns
-from harness.records import CallRecord
+import numpy as np
+
+from harness.measure.calls import Calls, Floats
 
 TWO = 2
 
 
-def ttft_ns(call: CallRecord) -> int | None:
+def ttft_ns(calls: Calls) -> Floats:
     """First output event (reasoning counts, a role-only event does not) - sent."""
-    return None if call.first_output_ns is None else call.first_output_ns - call.sent_ns
+    return calls.first_output_ns - calls.sent_ns
 
 
-def ttfo_ns(call: CallRecord) -> int | None:
+def ttfo_ns(calls: Calls) -> Floats:
     """First answer or tool output - sent."""
-    return None if call.first_answer_ns is None else call.first_answer_ns - call.sent_ns
+    return calls.first_answer_ns - calls.sent_ns
 
 
-def last_output_ns(call: CallRecord) -> int | None:
+def last_output_ns(calls: Calls) -> Floats:
     """Last output event - sent; usage and the end mark come later."""
-    return None if call.last_output_ns is None else call.last_output_ns - call.sent_ns
+    return calls.last_output_ns - calls.sent_ns
 
 
-def wall_ns(call: CallRecord) -> int:
+def wall_ns(calls: Calls) -> Floats:
     """End of the answer - sent."""
-    return call.done_ns - call.sent_ns
+    return calls.done_ns - calls.sent_ns
 
 
-def call_tpot_ns(call: CallRecord) -> float | None:
-    """(last output - first output) / (streamed tokens - tokens of the first event); needs two events."""
-    if call.first_output_ns is None or call.last_output_ns is None or call.streamed_events < TWO:
-        return None
-    return tpot_ns(
-        call.last_output_ns - call.first_output_ns,
-        streamed=streamed_tokens(call.output_tokens, call.hidden_tokens),
-        first=call.first_event_tokens,
-    )
+def streamed_tokens(calls: Calls) -> Floats:
+    """Tokens that events carried: output - hidden; see `metrics.call.streamed_tokens`."""
+    streamed = calls.output_tokens - calls.hidden_tokens
+    return np.where(streamed >= 0, streamed, np.nan)
 
 
-def ttft_low_ns(call: CallRecord) -> int | None:
+def call_tpot_ns(calls: Calls) -> Floats:
+    """(last output - first output) / (streamed tokens between them); needs two events.
+
+    As `metrics.call.tpot_ns`: the first event has 1 token where the stream does not tell, and what came
+    behind the last event is no part.
+    """
+    first = np.where(np.isnan(calls.first_event_tokens), 1, calls.first_event_tokens)
+    tokens = streamed_tokens(calls) - calls.tokens_after_last - first
+    known = (tokens > 0) & (calls.streamed_events >= TWO)
+    return over(calls.last_output_ns - calls.first_output_ns, np.where(known, tokens, np.nan))
+
+
+def ttft_low_ns(calls: Calls) -> Floats:
     """Earliest TTFT that the bounds of a shared read allow."""
-    return None if call.first_output_low_ns is None else call.first_output_low_ns - call.sent_ns
+    return calls.first_output_low_ns - calls.sent_ns
 
 
-def ttfo_low_ns(call: CallRecord) -> int | None:
+def ttfo_low_ns(calls: Calls) -> Floats:
     """Earliest TTFO that the bounds of a shared read allow."""
-    return None if call.first_answer_low_ns is None else call.first_answer_low_ns - call.sent_ns
+    return calls.first_answer_low_ns - calls.sent_ns
 
 
-def last_output_low_ns(call: CallRecord) -> int | None:
+def last_output_low_ns(calls: Calls) -> Floats:
     """Earliest last output that the bounds of a shared read allow."""
-    return None if call.last_output_low_ns is None else call.last_output_low_ns - call.sent_ns
+    return calls.last_output_low_ns - calls.sent_ns
 
 
-def tpot_low_ns(call: CallRecord) -> float | None:
+def tpot_low_ns(calls: Calls) -> Floats:
     """Smallest TPOT that the bounds allow: latest first output, earliest last output."""
-    upper = call_tpot_ns(call)
-    if upper is None or call.last_output_low_ns is None or call.first_output_ns is None:
-        return None
-    span = (call.last_output_ns or 0) - call.first_output_ns
-    shortest = max(0, call.last_output_low_ns - call.first_output_ns)
-    return upper * shortest / span if span else upper
+    upper, span = call_tpot_ns(calls), calls.last_output_ns - calls.first_output_ns
+    shortest = np.maximum(0, calls.last_output_low_ns - calls.first_output_ns)
+    return np.where(span == 0, upper + 0 * shortest, over(upper * shortest, span))
 
 
-def decode_tokens_per_s(call: CallRecord) -> float | None:
-    """1 / TPOT; None where all tokens came at one moment."""
-    tpot = call_tpot_ns(call)
-    return 1e9 / tpot if tpot else None
+def decode_tokens_per_s(calls: Calls) -> Floats:
+    """1 / TPOT; unknown where all tokens came at one moment."""
+    return over(1e9, call_tpot_ns(calls))
 
 
-def events_per_token(call: CallRecord) -> float | None:
+def events_per_token(calls: Calls) -> Floats:
     """Output events / streamed tokens: below 1 events hold several tokens."""
-    streamed = streamed_tokens(call.output_tokens, call.hidden_tokens)
-    return call.streamed_events / streamed if streamed else None
+    return over(calls.streamed_events, streamed_tokens(calls))
+
+
+def over(value: Floats | float, by: Floats) -> Floats:
+    """Divide; nan where there is nothing to divide by."""
+    quotient: Floats = np.divide(value, by, out=np.full(len(by), np.nan), where=by != 0)
+    return quotient

@@ -1,7 +1,8 @@
 """The metric registry: every number that a summary, a report, a dashboard or the docs may show.
 
-Names, units and help stand here and nowhere else. `value` takes a record and gives a number in `unit`
-or None where the record does not tell; gaps come from events and have no function of a record.
+Names, units and help stand here and nowhere else. `value` of a call metric takes Calls and gives a column,
+nan where a record does not tell; that of a task metric takes a TaskRecord and gives a number. Gaps come from
+events and have no function of a record.
 """
 
 from collections.abc import Callable
@@ -46,9 +47,9 @@ class Metric:
     better: Literal["lower", "higher"]
     help: str
     source: str
-    value: Callable[[Any], float | None] | None = None
+    value: Callable[[Any], Any] | None = None
     scale: float = 1.0
-    low: Callable[[Any], float | None] | None = None
+    low: Callable[[Any], Any] | None = None
 
 
 METRICS: dict[str, Metric] = {
@@ -130,7 +131,7 @@ METRICS: dict[str, Metric] = {
             "ms",
             Unit.CALL,
             "lower",
-            "(last output - first output) / (streamed tokens - tokens of the first event)",
+            "(last output - first output) / (streamed tokens between them)",
             "AIPerf inter_token_latency, without hidden tokens",
             call_tpot_ns,
             1e-6,

@@ -1,9 +1,10 @@
-"""Formulas over one task."""
+"""Formulas over tasks."""
 
-from collections.abc import Sequence
+import numpy as np
 
-from harness.measure.metrics.recorded import ttft_ns
-from harness.records import CallRecord, TaskRecord
+from harness.measure.calls import Calls
+from harness.measure.metrics.recorded import ttft_ns, wall_ns
+from harness.records import TaskRecord
 
 
 def task_time_ns(task: TaskRecord) -> int:
@@ -16,11 +17,14 @@ def start_lag_ns(task: TaskRecord) -> int:
     return task.started_ns - task.scheduled_ns
 
 
-def llm_busy_ns(calls: Sequence[CallRecord]) -> int:
-    """Sum of sent to done over a task's calls: calls side by side count each, so it may exceed task time."""
-    return sum(call.done_ns - call.sent_ns for call in calls)
+def llm_busy_ns(calls: Calls) -> dict[str, float]:
+    """Sum of sent to done over each task's calls: side by side each counts, so it may exceed task time."""
+    return calls.per_task(wall_ns(calls))
 
 
-def task_ttft_ns(calls: Sequence[CallRecord]) -> int | None:
-    """TTFT of the task's call that was sent first; None if it had no output or there is no call."""
-    return ttft_ns(min(calls, key=lambda call: call.sent_ns)) if calls else None
+def task_ttft_ns(calls: Calls) -> dict[str, float]:
+    """TTFT of each task's call that was sent first, nan if it had no output; of tasks that have calls."""
+    order = np.lexsort((calls.sent_ns, calls.task_id.codes))
+    codes, first = np.unique(calls.task_id.codes[order], return_index=True)
+    ttft = ttft_ns(calls)[order[first]]
+    return {calls.task_id.names[code]: float(value) for code, value in zip(codes, ttft, strict=True)}
