@@ -8,6 +8,7 @@ docs/real-llm.md has an answer and how to read it.
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -165,6 +166,7 @@ def scenario(folder: Path, port: int, users: int) -> Path:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # whoever ends this ends the server, too
     PLACE.mkdir(parents=True, exist_ok=True)
     if not SERVER.exists():
         build()
