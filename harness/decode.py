@@ -20,7 +20,7 @@ from harness.recording import Recording
 from harness.values import Answer, CallError, ErrorKind, EventKind
 from harness.wire import DIALECTS, Dialect
 
-PATHS = {"/chat/completions": "openai-chat"}
+PATHS = {path: dialect.name for dialect in DIALECTS.values() for path in dialect.paths}
 """How a request's path ends, and the dialect that this means. Other paths' recordings are skipped."""
 
 _CUT = {
@@ -88,7 +88,8 @@ def _recording(path: str | Path, content: dict[str, Any], dialect: str | None) -
         answer = _play(told, record.reads, ended=record.whole)
         cut = None if record.whole else _CUT["truncated"]
     else:
-        answer, cut = Answer(), _refused(told, record)
+        answer = _unstreamed(told, record)
+        cut = answer.error
     yield {"id": name, "status": record.status} | facts(answer, end_ns=record.done_ns, cut=cut)
 
 
@@ -99,11 +100,11 @@ def _play(dialect: Dialect, pieces: Any, *, ended: bool) -> Answer:  # noqa: ANN
     return decoder.answer(ended=ended)
 
 
-def _refused(dialect: Dialect, record: Recording) -> CallError:
-    body = b"".join(data for _, data in record.reads)
+def _unstreamed(dialect: Dialect, record: Recording) -> Answer:
     if not record.status:
-        return _CUT["truncated"]
-    return dialect.refusal(status=record.status, content_type=record.content_type, body=body)
+        return Answer(error=_CUT["truncated"])
+    body = b"".join(data for _, data in record.reads)
+    return dialect.unstreamed(status=record.status, content_type=record.content_type, body=body)
 
 
 def facts(answer: Answer, *, end_ns: int, cut: CallError | None = None) -> dict[str, Any]:

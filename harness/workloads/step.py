@@ -166,10 +166,10 @@ class Step:
             raise asyncio.CancelledError from None  # the engine knows why; its own words follow
         timeline = _with_answer(timeline, decoder, ended=timeline.error is None)
         if timeline.body is not None:
-            refused = dialect.refusal(
+            told = dialect.unstreamed(
                 status=timeline.status or 0, content_type=timeline.content_type, body=timeline.body
             )
-            timeline = replace(timeline, error=refused)
+            timeline = replace(timeline, answer=told, error=told.error)
         record = self._keep(timeline, facts, cut=False)
         if record.error is not None and self._failure is None:
             self._failure = f"{record.error.kind}: {record.error.message}"

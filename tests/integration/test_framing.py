@@ -10,7 +10,7 @@ import pytest
 from harness.client.http import CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock, monotonic_ns
 from harness.values import Request
-from harness.wire.chat import Decoder
+from harness.wire import DIALECTS
 from tests.raw_server import LAST_CHUNK, STREAM_HEAD, chunk, serve
 
 LIMITS = CallLimits(connect_s=10, first_output_s=10, stall_s=10, total_s=20)
@@ -46,7 +46,7 @@ def bounds(*reads):
         await peer.gone()
 
     async def main():
-        decoder, clock = Decoder(), MachineClock()
+        decoder, clock = DIALECTS["openai-chat"].decoder(), MachineClock()
         async with serve(handler) as port:
             endpoint = Endpoint(f"http://127.0.0.1:{port}/v1")
             async with HttpExchange(endpoint, limits=LIMITS, clock=clock) as send:
@@ -93,7 +93,7 @@ def test_a_reader_without_stamps_of_its_own_calls_no_event_exact():
 
         async with serve(talk) as port:
             endpoint = Endpoint(f"http://127.0.0.1:{port}")
-            decoder = Decoder()
+            decoder = DIALECTS["openai-chat"].decoder()
             async with HttpExchange(endpoint, limits=LIMITS, clock=MachineClock(), sink=False) as exchange:
                 await exchange(REQUEST, decoder.feed)
             return decoder.answer(ended=True)

@@ -32,7 +32,7 @@ FAULTS = {
     "429": ({"type": "fail", "status": 429, "retry_after": 2}, "http_error", 429, "HTTP 429: "),
     "503": ({"type": "fail", "status": 503}, "http_error", 503, "HTTP 503: "),
     "disconnect": (breaks("disconnect"), "truncated", 200, ""),
-    "truncate": (breaks("truncate"), "truncated", 200, "without a finish_reason or [DONE]"),
+    "truncate": (breaks("truncate"), "truncated", 200, "the stream ended without its end mark"),
     "stall": (breaks("stall", stall_seconds=60), "idle_timeout", 200, ""),
     "malformed": (breaks("malformed"), "malformed_event", 200, "1 events were not JSON"),
 }

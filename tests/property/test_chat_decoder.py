@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.decode import facts
 from harness.values import Progress
-from harness.wire.chat import Decoder, refusal
+from harness.wire import DIALECTS
 
 text = st.text(max_size=8)
 deltas = st.one_of(
@@ -84,7 +84,7 @@ def cut(body, places):
 
 
 def decode(pieces, stamps=None):
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     for piece, at in zip(pieces, stamps or range(1, len(pieces) + 1), strict=True):
         assert decoder.feed(piece, at) in Progress
     return decoder.answer(ended=True)
@@ -162,7 +162,7 @@ def test_odd_json_never_raises(events, places):
     ended=st.booleans(),
 )
 def test_junk_never_raises(junk, ended):
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     for at, piece in enumerate(junk):
         decoder.feed(piece, at)
     assert orjson.dumps(facts(decoder.answer(ended=ended), end_ns=0))
@@ -171,4 +171,4 @@ def test_junk_never_raises(junk, ended):
 @steady
 @given(status=st.integers(100, 599), body=st.binary() | odd_values.map(orjson.dumps))
 def test_refusals_never_raise(status, body):
-    assert refusal(status=status, content_type=None, body=body).message
+    assert DIALECTS["openai-chat"].unstreamed(status=status, content_type=None, body=body).error.message

@@ -6,8 +6,7 @@ import orjson
 import pytest
 
 from harness.values import EventKind, Progress, ToolCall, Usage
-from harness.wire import sse
-from harness.wire.chat import Decoder
+from harness.wire import DIALECTS, sse
 
 DONE = b"data: [DONE]\n\n"
 
@@ -28,7 +27,7 @@ def tool(**fields):
 
 
 def answer(*pieces, ended=True):
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     for at, piece in enumerate(pieces, start=1):
         decoder.feed(piece, at)
     return decoder.answer(ended=ended)
@@ -323,7 +322,7 @@ def test_tier_and_request_id():
         pytest.param([delta("error")], "stream_error", "finish_reason error", id="finish-error"),
         pytest.param([delta(content="a"), b"data: {\n\n", DONE], "malformed_event", "{", id="broken"),
         pytest.param([delta(content="a"), b"data: 5\n\n", DONE], "malformed_event", "5", id="no-object"),
-        pytest.param([delta(content="a")], "truncated", "without a finish_reason", id="truncated"),
+        pytest.param([delta(content="a")], "truncated", "without its end mark", id="truncated"),
         pytest.param([], "empty_response", "without any output", id="nothing"),
         pytest.param([DONE], "empty_response", "without any output", id="only-done"),
         pytest.param([b":\n\n"], "empty_response", "without any output", id="only-comments"),
@@ -349,7 +348,7 @@ def test_an_answer_without_output_but_with_its_end_is_no_failure():
 
 def test_a_too_long_event_ends_the_call(monkeypatch):
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1000)
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     assert decoder.feed(delta(content="a"), 1) is Progress.OUTPUT
     assert decoder.feed(b"data: " + b"x" * 2000, 2) is Progress.DONE
     told = decoder.answer(ended=False)
@@ -384,7 +383,7 @@ A, B = delta(content="a"), delta(content="b")
     ],
 )
 def test_bounds(reads, bounds):
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     for at, data in reads:
         decoder.feed(data, at)
     told = decoder.answer(ended=True)

@@ -94,4 +94,4 @@ def test_the_dialect_is_registered():
     assert dialect.encode(REQUEST).path == "/chat/completions"
     assert dialect.stream_types == ("text/event-stream",)
     assert dialect.decoder().answer(ended=False).text == ""
-    assert dialect.refusal(status=500, content_type=None, body=b"").kind == "http_error"
+    assert dialect.unstreamed(status=500, content_type=None, body=b"").error.kind == "http_error"

@@ -13,7 +13,7 @@ import pytest
 from harness.decode import decode_file, facts
 from harness.errors import UsageError
 from harness.values import Progress
-from harness.wire.chat import Decoder
+from harness.wire import DIALECTS
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = [DATA / "sse_cases.json", DATA / "own_cases.json"]
@@ -61,7 +61,7 @@ def whole_body(case):
 
 def decoded(case, pieces):
     how = case.get("end", {}).get("how", "eof")
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     for stamp, piece in enumerate(pieces, start=1):
         decoder.feed(piece, stamp)
     told = facts(decoder.answer(ended=how == "eof"), end_ns=len(pieces))
@@ -99,7 +99,7 @@ def test_nothing_behind_the_end_mark_is_read(case):
 
 @pytest.mark.parametrize("case", WITH_MARK, **by_id)
 def test_done_is_told_with_the_piece_that_holds_the_mark(case):
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     pieces = [base64.b64decode(c["bytes_b64"]) for c in case["chunks"] for _ in range(c.get("repeat", 1))]
     progress = [decoder.feed(piece, at) for at, piece in enumerate(pieces, start=1)]
     assert Progress.DONE not in progress[:-1]

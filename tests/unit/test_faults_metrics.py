@@ -28,7 +28,7 @@ from harness.objectives import ObjectiveFor, Objectives, parse_objective
 from harness.records import CallOutcome, TaskOutcome, TokenSource
 from harness.results import FindingName, Reason, Verdict
 from harness.values import CallError, ErrorKind, Usage
-from harness.wire.chat import Decoder
+from harness.wire import DIALECTS
 from tests.making import MS, S, a_call, a_task, a_timeline, an_answer, kept, told
 from tests.unit.test_conclude import facts, found, names
 from tests.unit.test_stamped_socket import Clocks, arrived, linux, warm
@@ -116,7 +116,7 @@ def test_m05_the_servers_count_stands_and_the_clients_is_kept_beside_it(events, 
 
 
 def test_m06_without_usage_the_clients_count_has_no_beginning_token_and_its_own_name():
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     chunk = {"id": "c", "choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": None}]}
     decoder.feed(b"data: " + orjson.dumps(chunk) + b"\n\n", 90 * MS)
     decoder.feed(b"data: [DONE]\n\n", 91 * MS)
@@ -149,7 +149,7 @@ def test_m09_reasoning_tokens_are_part_of_the_output():
         "completion_tokens": 100,
         "completion_tokens_details": {"reasoning_tokens": 60},
     }
-    decoder = Decoder()
+    decoder = DIALECTS["openai-chat"].decoder()
     decoder.feed(b"data: " + orjson.dumps({"id": "c", "choices": [], "usage": usage}) + b"\n\n", 1)
     assert decoder.answer(ended=False).usage == Usage(10, 100, None, 60)
     call, events = streamed([90 * MS, 100 * MS], usage=decoder.answer(ended=False).usage)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from harness.wire.chat import refusal
+from harness.wire import DIALECTS
+
+CHAT = DIALECTS["openai-chat"]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,7 @@ from harness.wire.chat import refusal
     ],
 )
 def test_refusals(status, body, kind, said):
-    error = refusal(status=status, content_type="text/x", body=body)
+    error = CHAT.unstreamed(status=status, content_type="text/x", body=body).error
     assert error.kind == kind
     assert said in error.message
     assert len(error.message) < 400
@@ -39,6 +41,19 @@ def test_refusals(status, body, kind, said):
 
 def test_no_key_gets_into_a_message():
     body = b'{"error":{"message":"Incorrect key sk-proj-abcdef123456, header Bearer abcdef123456"}}'
-    said = refusal(status=401, content_type=None, body=body).message
+    said = CHAT.unstreamed(status=401, content_type=None, body=body).error.message
     assert "Incorrect key" in said
     assert "abcdef123456" not in said
+
+
+def test_the_text_of_an_answer_that_came_at_once_is_kept():
+    choice = b'{"index":0,"message":{"content":"All."},"finish_reason":"stop"}'
+    body = b'{"id":"c1","choices":[%b],"usage":{"completion_tokens":2}}' % choice
+    told = CHAT.unstreamed(status=200, content_type="application/json", body=body)
+    assert (told.text, told.finish_reason, told.usage.output_tokens, told.error.kind) == (
+        "All.",
+        "stop",
+        2,
+        "not_streamed",
+    )
+    assert len(told.high_ns) == 0  # no time of any output is known
