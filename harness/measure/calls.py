@@ -170,9 +170,9 @@ class Gathering:
             "error_message": [None if error is None else error.message for error in told["error"]],
             "attempts_ns": [_before_ns(*one) for one in zip(told["attempts"], told["sent_ns"], strict=True)],
         }
-        columns = {name: self._column(name, told[name]) for name in self._parts}
-        if any(np.isnan(columns[name]).any() for name in ALWAYS):
+        if any(None in told[name] for name in ALWAYS):
             raise ValueError("a call without its marks")
+        columns = {name: self._column(name, told[name]) for name in self._parts}
         "".join(told["call_id"])  # a TypeError if one is no text
         self.call_ids.extend(told["call_id"])
         for name, column in columns.items():
@@ -180,7 +180,8 @@ class Gathering:
 
     def calls(self) -> Calls:
         """Give all that was taken up, and forget it: else it would be held twice."""
-        self.add([])  # where nothing was, each column is empty
+        if not self.call_ids:
+            self.add([])  # no columns, rather than none
         columns: dict[str, Any] = {}
         for name in list(self._parts):
             column = np.concatenate(self._parts.pop(name))
