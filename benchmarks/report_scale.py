@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.connect import identity
+from harness.accounts import identity
 from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
 from harness.measure.facts import BackendFacts, RunFacts
 from harness.measure.timeline import CallFacts, records_of

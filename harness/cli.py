@@ -41,6 +41,19 @@ def run(
     repeat: Annotated[
         int, typer.Option(metavar="N", min=1, help="Repeat the run; from 5 on intervals are between runs.")
     ] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Run in N processes, under Locust: for more load than one core."
+        ),
+    ] = None,
+    allow_lost_workers: Annotated[
+        bool, typer.Option("--allow-lost-workers", help="A run that lost workers may be valid.")
+    ] = False,
+    prometheus_port: Annotated[
+        int | None,
+        typer.Option(metavar="P", help="Serve live numbers on this port of 127.0.0.1; 0: a free one."),
+    ] = None,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit 0 where the verdict is INCONCLUSIVE.")
     ] = False,
@@ -60,8 +73,13 @@ def run(
             yes=yes,
             quiet=quiet,
             repeat=repeat,
+            prometheus_port=prometheus_port,
             allow_inconclusive=allow_inconclusive,
         )
+        if workers is not None:
+            from harness.bridge.command import run_with_workers
+
+            run_with_workers(options, workers=workers, lost_allowed=allow_lost_workers)
         prepared = prepare(options)
         simulators = prepared.simulators
         from harness.run import run as run_prepared  # heavy: imported while the simulators start

@@ -3,19 +3,15 @@
 import asyncio
 import os
 import ssl
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
-
-import orjson
 
 from harness.client.http import CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock
 from harness.errors import UnreachableError
-from harness.measure.compare_findings import BackendIdentity
-from harness.preparation import Prepared
 from harness.prices import prices_of
-from harness.scenario import Backend
-from harness.simulator.profiles import profiles
+from harness.scenario import Scenario
 from harness.wire import DIALECTS
 from harness.workloads.step import LiveBackend
 
@@ -24,34 +20,26 @@ ITER_ANY = "HARNESS_ITER_ANY"
 CONNECT_S_MAX = 30.0
 
 
-def identity(name: str, backend: Backend) -> BackendIdentity:
-    """Describe a backend as far as a comparison must not mix it with its tier; holds no key."""
-    profile = profiles().get(backend.simulate or "")
-    return BackendIdentity(
-        backend=name,
-        host="simulated" if profile else urlsplit(backend.url or "").netloc,
-        model=backend.model,
-        dialect=backend.dialect,
-        transport=backend.transport,
-        tier=backend.service_tier,
-        key_name=backend.key_env,
-        simulated=profile is not None,
-        output_control="x_plan" if profile else backend.output_control,
-        body=orjson.dumps(backend.extra_body, option=orjson.OPT_SORT_KEYS).decode(),
-        route=str(profile.route) if profile else None,
-    )
+async def connect(
+    scenario: Scenario,
+    keys: Mapping[str, str],
+    urls: Iterable[str],
+    *,
+    clock: MachineClock,
+    stack: AsyncExitStack,
+) -> list[LiveBackend]:
+    """Open an exchange for each backend; a backend that cannot be reached ends the run here.
 
-
-async def connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStack) -> list[LiveBackend]:
-    """Open an exchange for each backend; a backend that cannot be reached ends the run here."""
-    simulated = iter(prepared.simulators.urls() if prepared.simulators is not None else ())
+    urls: of the simulated backends, in order; keys: backend -> its key.
+    """
+    simulated = iter(urls)
     live = []
-    for name, backend in prepared.scenario.backends.items():
+    for name, backend in scenario.backends.items():
         url = backend.url or next(simulated)
         if backend.url is not None:
             await _reach(name, url, backend.limits.connect_s)
         dialect = DIALECTS[backend.dialect]
-        headers = {"Authorization": f"Bearer {prepared.keys[name]}"} if name in prepared.keys else {}
+        headers = {"Authorization": f"Bearer {keys[name]}"} if name in keys else {}
         exchange = HttpExchange(
             Endpoint(
                 url=url, headers=headers, transport=backend.transport, stream_types=dialect.stream_types
@@ -71,7 +59,7 @@ async def connect(prepared: Prepared, clock: MachineClock, stack: AsyncExitStack
                 service_tier=backend.service_tier,
                 output_control="x_plan" if backend.simulate else backend.output_control,
                 extra_body=backend.extra_body,
-                key=prepared.keys.get(name),
+                key=keys.get(name),
                 prices=prices_of(backend.model, backend.price),
             )
         )

@@ -15,7 +15,7 @@ import orjson
 from harness import recording as recordings
 from harness.errors import UsageError
 from harness.measure.metrics import call
-from harness.measure.timeline import event_tokens, hidden_of
+from harness.measure.timeline import event_tokens, hidden_of, streamed_of
 from harness.recording import Recording
 from harness.values import Answer, CallError, ErrorKind, EventKind
 from harness.wire import DIALECTS, Dialect
@@ -146,12 +146,13 @@ def facts(answer: Answer, *, end_ns: int, cut: CallError | None = None) -> dict[
 
 def _speed(answer: Answer) -> tuple[int | None, float | None]:
     """Hidden tokens and time per output token; none over mixed choices."""
-    hidden, tokens, usage = hidden_of(answer), event_tokens(answer), answer.usage
+    hidden, tokens, streamed = hidden_of(answer), event_tokens(answer), streamed_of(answer)
     if answer.choices:
         return hidden, None
+    after = call.tokens_after_last(tokens, streamed=streamed)
     tpot_ns = call.tpot_ns(
         answer.high_ns[-1] - answer.high_ns[0] if len(tokens) > 1 else None,
-        streamed=call.streamed_tokens(usage.output_tokens if usage else None, hidden),
+        streamed=None if streamed is None else streamed - after,
         first=tokens[0] if tokens else None,
     )
     return hidden, tpot_ns

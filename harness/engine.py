@@ -5,55 +5,39 @@ is the same on each and starts there when that lane's users are ready for it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from harness.arrivals import offsets_ns, ramp_offsets_ns, stream_seed
+from harness.accounts import Account, LaneAccount
+from harness.arrivals import ramp_offsets_ns
 from harness.clock import Clock
 from harness.errors import HarnessError
-from harness.lanes import LOST_AFTER, Dealer, Lane, fault_line
-from harness.records import CallRecord, EventsRecord, Phase, TaskOutcome, TaskRecord
-from harness.scenario import ClosedLoad, OpenLoad
-from harness.workloads import Planner, Workload
+from harness.job import Job, Kept, cap_of, plan_ns
+from harness.lanes import (
+    LOST_AFTER,
+    Dealer,
+    Lane,
+    Seat,
+    VirtualUser,
+    Watch,
+    fault_line,
+    in_turn,
+    setting_of,
+)
+from harness.records import CallRecord, EventsRecord, Phase, TaskOutcome
+from harness.scenario import OpenLoad
+from harness.workloads import Planner
 from harness.workloads.step import History, LiveBackend, Session, Step, TaskSetting
 
 AFTER_FAILURE_S = 1.0
 """A closed-loop user's pause after a failed task, so that a refusing backend is not hammered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What the engine runs: one workload with its planners, and how much of it."""
-
-    name: str
-    preset: str | None
-    workload: Workload
-    parameters: Any
-    planner: Planner
-    warm_up_planner: Planner
-    task_limit_s: float
-    load: ClosedLoad | OpenLoad
-    seed: int
-    run_id: str
-    salted: bool
-    repeat: int = 0
-
-
-@dataclass(slots=True)
-class Kept:
-    """Where records go as they end."""
-
-    call: Callable[[CallRecord, EventsRecord], None]
-    task: Callable[[TaskRecord], None]
-
-
 class Engine:
     """One run of one job on its backends. `run` returns when all is drained and recorded.
 
-    `origin_ns`: where the records' axis begins, if before now. `planned`: measured tasks that have a plan.
+    `start_ns`: when it starts, if not now. `origin_ns`: where the records' axis begins, if before that.
+    `planned`: measured tasks that have a plan.
     """
 
     def __init__(
@@ -64,19 +48,26 @@ class Engine:
         clock: Clock,
         kept: Kept,
         origin_ns: int | None = None,
+        start_ns: int | None = None,
     ) -> None:
         self.job = job
         self.lanes = [
-            Lane(backend, Dealer(job.planner, job.load.tasks), Dealer(job.warm_up_planner))
+            Lane(
+                backend,
+                Dealer(job.planner, job.load.tasks, job.share),
+                Dealer(job.warm_up_planner, share=job.share),
+            )
             for backend in backends
         ]
-        self._start_ns = clock.now_ns()
+        self._start_ns = clock.now_ns() if start_ns is None else start_ns
         self.origin_ns = self._start_ns if origin_ns is None else origin_ns
         self.phases = {"warm-up": self._start_ns - self.origin_ns} if job.load.warm_up_s else {}
         self._clock = clock
         self._kept = kept
         self.interrupted = False
         self.planned: set[int] = set()
+        self.opened = asyncio.Event()
+        self.hosts = False
         self._stopping = asyncio.Event()
         self._aborting = asyncio.Event()
         self._ended = asyncio.Event()
@@ -85,14 +76,28 @@ class Engine:
         measure_s = job.load.measure_s
         self._end_ns = None if measure_s is None else self._measure_ns + round(measure_s * 1e9)
 
+    def account(self) -> Account:
+        """Close the books: what this engine knows of itself beside its records."""
+        return Account(
+            phases=self.phases,
+            lanes={lane.backend.name: LaneAccount(lane.dropped, lane.lost) for lane in self.lanes},
+            planned=sorted(self.planned),
+            interrupted=self.interrupted,
+        )
+
     def drain(self) -> None:
         """Start nothing more; what is open may end."""
         self._stopping.set()
 
+    def cut(self) -> None:
+        """End all that is open."""
+        self._aborting.set()
+        self.drain()
+
     def stop(self) -> None:
         """Drain because somebody asks for it; a second call cuts what is still open."""
         if self.interrupted:
-            self._aborting.set()
+            self.cut()
         self.interrupted = True
         self.drain()
 
@@ -120,8 +125,6 @@ class Engine:
             return Phase.DRAIN
         return Phase.MEASURE
 
-    # --- who runs ------------------------------------------------------------------------------
-
     async def _drain(self, group: asyncio.TaskGroup, crowd: asyncio.Task[None]) -> None:
         """Let open tasks end for `drain_s` at most; cut the rest."""
         self._mark("drain")
@@ -133,61 +136,58 @@ class Engine:
             group.create_task(self._clock.sleep_until(limit_ns)),
         }
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        self.hosts = False
         for task in waited:
             task.cancel()
         await asyncio.wait({crowd})
 
     async def _crowd(self) -> None:
         async with asyncio.TaskGroup() as group:
+            self._group = group
             for run in self._runners():
                 group.create_task(run)
+            self.opened.set()
+
+    def host(self, guest: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a guest's coroutine among the users, while `hosts` is true; it ends with the run."""
+        return self._group.create_task(guest)
 
     def _runners(self) -> Iterable[Coroutine[Any, Any, None]]:
         load = self.job.load
         if isinstance(load, OpenLoad):
             return [self._arrivals(lane, load) for lane in self.lanes]
+        if self.job.guests:
+            return [self._until_done()]
         offsets = ramp_offsets_ns(load.users, load.ramp_s)
-        groups = [self.lanes] if load.pairing == "alternate" else [[lane] for lane in self.lanes]
-        return [self._user(lanes, offset) for lanes in groups for offset in offsets]
+        return [self._user(lanes, offset) for lanes in self.tables() for offset in offsets]
+
+    def tables(self) -> list[list[Lane]]:
+        """Give the lanes that a user of a closed load does: one, or all by turns (`alternate`)."""
+        return [self.lanes] if self.job.load.pairing == "alternate" else [[lane] for lane in self.lanes]
 
     async def _user(self, lanes: list[Lane], offset_ns: int) -> None:
-        """Be one closed-loop user: on one backend, or by turns on all (`alternate`)."""
+        """Be one closed-loop user until nothing is left for it."""
         await self._clock.sleep_until(self._start_ns + offset_ns)
-        while self._open(lanes) and self._clock.now_ns() < self._measure_ns:
-            await self._session(lanes, self._draw(lanes, warm=True), warm=True)
-        while self._open(lanes):
-            session = self._draw(lanes, warm=False)
-            if session is None:
-                for lane in lanes:
-                    lane.tail_from_ns = lane.tail_from_ns or self._clock.now_ns()
-                return
-            await self._session(lanes, session, warm=False)
+        user = VirtualUser(lanes)
+        while await self.turn(user):
+            pass
+        self.leave(user)
 
     async def _arrivals(self, lane: Lane, load: OpenLoad) -> None:
         """Start sessions at absolute times; what is not started by the end of measure is dropped."""
         warm_up = load.model_copy(update={"tasks": None, "measure_s": load.warm_up_s})
+        starts = [(True, self._start_ns + ns) for ns in plan_ns(self.job, warm_up, "warm-up")]
+        starts += [(False, self._measure_ns + ns) for ns in plan_ns(self.job, load, "measure")]
         async with asyncio.TaskGroup() as group:
-            if load.warm_up_s:
-                for due_ns in self._due_ns(warm_up, "warm-up", self._start_ns):
-                    await self._clock.sleep_until(due_ns)
-                    session = self._draw([lane], warm=True)
-                    group.create_task(self._session([lane], session, warm=True, due_ns=due_ns))
-            for due_ns in self._due_ns(load, "measure", self._measure_ns):
+            for warm, due_ns in starts:
                 await self._clock.sleep_until(due_ns)
-                session = self._draw([lane], warm=False)
+                session = self._draw([lane], warm=warm)
                 if session is None:
                     return
-                if not self._open([lane]) or lane.in_flight >= (load.in_flight_max or np.inf):
+                if not warm and not (self._open([lane]) and lane.in_flight < cap_of(self.job)):
                     lane.skipped += session.length
                     continue
-                group.create_task(self._session([lane], session, warm=False, due_ns=due_ns))
-
-    def _due_ns(self, load: OpenLoad, row: str, start_ns: int) -> list[int]:
-        """Lay the plan's offsets on the clock: the same on every backend, from the seed."""
-        dice = np.random.default_rng(stream_seed(self.job.seed, f"{self.job.name}/arrivals/{row}"))
-        return [start_ns + int(offset) for offset in offsets_ns(load, dice)]
-
-    # --- sessions and tasks --------------------------------------------------------------------
+                group.create_task(self._arrived(lane, session, warm=warm, due_ns=due_ns))
 
     def _draw(self, lanes: list[Lane], *, warm: bool) -> Session | None:
         """Deal the next session, the same to each lane; None when all are dealt, or none can be planned."""
@@ -199,61 +199,92 @@ class Engine:
             return None
         return session
 
-    async def _session(
-        self, lanes: list[Lane], session: Session | None, *, warm: bool, due_ns: int | None = None
-    ) -> None:
-        """Run a session's tasks one after the other, whatever becomes of each."""
-        if session is None:
-            return
-        histories: dict[str, History] = {}
-        due: int | None = self._clock.now_ns() if due_ns is None else due_ns
-        for k in range(session.first_k, session.first_k + session.length):
-            failures = sum(lane.failed_tasks for lane in lanes)
-            for lane in self._order(lanes, k):
-                history = histories.get(lane.backend.name, ())
-                setting = self._setting(lane, k, session, warm=warm, due_ns=due or self._clock.now_ns())
-                histories[lane.backend.name] = await self._task(lane, setting, history, warm=warm)
-                due = None
-            failed = sum(lane.failed_tasks for lane in lanes) > failures
-            last = k == session.first_k + session.length - 1
-            due = await self._rest(lanes, k, failed=failed, warm=warm, last=last)
-            if due is None:
-                return
+    async def _arrived(self, lane: Lane, session: Session, *, warm: bool, due_ns: int) -> None:
+        """Be an open load's user, which goes again after one session."""
+        seat = Seat(session, warm, session.first_k, due_ns)
+        lane.seats += not warm
+        user = VirtualUser([lane], seat=seat, draws=False)
+        while await self.turn(user):
+            pass
+        self.leave(user)
 
-    async def _rest(self, lanes: list[Lane], k: int, *, failed: bool, warm: bool, last: bool) -> int | None:
-        """Let think time pass after task k, outside task time, and at least the pause after a failure.
-
-        Returns when the session's next task is due, which is now; None if there is none.
-        """
+    async def turn(self, user: VirtualUser) -> bool:
+        """Let a user do its next task, when its rest is over; tell whether there was one for it."""
+        seat = await self._seated(user)
+        if seat is None:
+            return False
+        failures = sum(lane.failed_tasks for lane in user.lanes)
+        due: int | None = seat.due_ns
+        for lane in in_turn(self.job, user.lanes, seat.k):
+            history = seat.histories.get(lane.backend.name, ())
+            due_ns = self._clock.now_ns() if due is None else due
+            setting = setting_of(self.job, lane, seat, scheduled_ns=due_ns, origin_ns=self.origin_ns)
+            seat.histories[lane.backend.name] = await self._task(lane, setting, history, warm=seat.warm)
+            due = None
         ended_ns = self._clock.now_ns()
-        due_ns = ended_ns + (round(AFTER_FAILURE_S * 1e9) if failed else 0)
-        await self._clock.sleep_until(due_ns)
-        if last or not self._open(lanes):
+        failed = sum(lane.failed_tasks for lane in user.lanes) > failures
+        user.free_ns = ended_ns + (round(AFTER_FAILURE_S * 1e9) if failed else 0)
+        seat.k += 1
+        if not seat.over and self._open(user.lanes):
+            think_s = self._planner(warm=seat.warm).task(seat.k - 1).think_s
+            seat.due_ns = max(user.free_ns, ended_ns + round(think_s * 1e9))
+        return True
+
+    def leave(self, user: VirtualUser) -> None:
+        """End a user's session, whatever of it is left: nobody else goes on with its history."""
+        if user.seat is not None and not user.seat.warm:
+            for lane in user.lanes:
+                lane.seats -= 1
+            self._ended.set()
+        user.seat = None
+
+    async def _seated(self, user: VirtualUser) -> Seat | None:
+        """Let a user rest, outside of task time, and give its place before its next task; None: no task."""
+        await self._clock.sleep_until(max(user.free_ns, self._start_ns))
+        seat = user.seat
+        if seat is not None and self._goes_on(user.lanes, seat):
+            came_ns = self._clock.now_ns()
+            await self._clock.sleep_until(seat.due_ns)
+            if not seat.first:  # an arrival's first task keeps its scheduled time
+                seat.due_ns = max(seat.due_ns, came_ns)
+            return seat if seat.first or self._open(user.lanes) else None
+        self.leave(user)
+        return self._sit_down(user) if user.draws else None
+
+    def _goes_on(self, lanes: list[Lane], seat: Seat) -> bool:
+        """Tell whether a session's next task is due before its phase ends."""
+        until_ns = self._measure_ns if seat.warm else self._end_ns
+        due = until_ns is None or seat.due_ns < until_ns
+        return seat.first or (due and not seat.over and self._open(lanes))
+
+    def _sit_down(self, user: VirtualUser) -> Seat | None:
+        """Deal a user its next session, which starts now; None when it is to go home."""
+        if not self._open(user.lanes):
             return None
-        due_ns = max(due_ns, ended_ns + round(self._planner(warm=warm).task(k).think_s * 1e9))
-        until_ns = self._measure_ns if warm else self._end_ns
-        if until_ns is not None and due_ns >= until_ns:
+        now = self._clock.now_ns()
+        warm = now < self._measure_ns
+        session = self._draw(user.lanes, warm=warm)
+        if session is None:
+            for lane in user.lanes:
+                lane.tail_from_ns = lane.tail_from_ns or now
             return None
-        await self._clock.sleep_until(due_ns)
-        return due_ns if self._open(lanes) else None
+        for lane in user.lanes:
+            lane.seats += not warm
+        user.seat = Seat(session, warm, session.first_k, now)
+        return user.seat
 
     def _planner(self, *, warm: bool) -> Planner:
         return self.job.warm_up_planner if warm else self.job.planner
 
-    async def _task(
-        self,
-        lane: Lane,
-        setting: TaskSetting,
-        history: History,
-        *,
-        warm: bool,
-    ) -> History:
+    async def _task(self, lane: Lane, setting: TaskSetting, history: History, *, warm: bool) -> History:
         """Run one task to its end, its limit or the cut, and record it whatever happens."""
-        step = Step(setting, lane.backend, clock=self._clock, recorder=Watch(self, lane, warm=warm))
+        watch = Watch(run_phase=self.phase, keep=self._watch_call, lane=lane, warm=warm)
+        step = Step(setting, lane.backend, clock=self._clock, recorder=watch)
         lane.in_flight += 1
         lane.started += not warm
+        self._kept.began(setting.task_id, lane.backend.name, self.job.name, self._task_phase(lane, warm=warm))
         outcome: TaskOutcome = TaskOutcome.CUT
-        reason: str | None = "the run ended"
+        reason: str | None = None
         try:
             plan = self._planner(warm=warm).task(setting.k)
             if not warm:
@@ -270,34 +301,13 @@ class Engine:
             self._give_up(lane, f"{setting.task_id}: {reason}")
         finally:
             lane.in_flight -= 1
+            if outcome is TaskOutcome.CUT:
+                reason = "the run ended" if self.phase() is Phase.DRAIN else "its user was stopped"
             record = step.finish(outcome, phase=self._task_phase(lane, warm=warm), reason=reason)
             lane.failed_tasks += record.outcome is TaskOutcome.FAILED
             self._kept.task(record)
             self._ended.set()
         return history
-
-    def _setting(self, lane: Lane, k: int, session: Session, *, warm: bool, due_ns: int) -> TaskSetting:
-        job = self.job
-        repeat = f"r{job.repeat}/" if job.repeat else ""
-        return TaskSetting(
-            task_id=f"{lane.backend.name}/{job.name}/{repeat}{'w' if warm else ''}{k}",
-            k=k,
-            session=session.index,
-            workload=job.name,
-            preset=job.preset,
-            seed=job.seed,
-            scheduled_ns=due_ns,
-            origin_ns=self.origin_ns,
-            salt=f"{job.run_id}/{job.repeat}" if job.salted else None,
-            repeat=job.repeat,
-        )
-
-    def _order(self, lanes: list[Lane], k: int) -> list[Lane]:
-        """Who goes first in task k when one user does all backends: by the seed, not by habit."""
-        if len(lanes) == 1:
-            return lanes
-        dice = np.random.default_rng(stream_seed(self.job.seed, f"{self.job.name}/order", k))
-        return [lanes[i] for i in dice.permutation(len(lanes))]
 
     def _task_phase(self, lane: Lane, *, warm: bool) -> Phase:
         if warm:
@@ -310,6 +320,14 @@ class Engine:
             return False
         return self._end_ns is None or self._clock.now_ns() < self._end_ns
 
+    async def _until_done(self) -> None:
+        """Wait until guests have done all that there was to do."""
+        self.hosts = True
+        while not all(lane.done for lane in self.lanes):
+            self._ended.clear()
+            await self._ended.wait()
+        self.hosts = False
+
     async def _until_quiet(self) -> None:
         """Wait until no task is open; the second leg of a pair starts at once when the first has ended."""
         while any(lane.in_flight for lane in self.lanes):
@@ -319,7 +337,7 @@ class Engine:
     def _mark(self, name: str) -> None:
         self.phases.setdefault(name, self._clock.now_ns() - self.origin_ns)
 
-    def watch_call(self, lane: Lane, call: CallRecord, events: EventsRecord) -> None:
+    def _watch_call(self, lane: Lane, call: CallRecord, events: EventsRecord) -> None:
         """Keep a call; a backend whose calls fail hopelessly one after the other is given up."""
         self._kept.call(call, events)
         if lane.hopeless(call) and call.error is not None:
@@ -329,22 +347,3 @@ class Engine:
         """Say that a backend cannot be measured any more; what is open may end."""
         lane.lost = lane.lost or why
         self._stopping.set()
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """A task's way to the engine: which phase it is, and where calls go."""
-
-    engine: Engine
-    lane: Lane
-    warm: bool
-
-    def phase(self) -> Phase:
-        """Tell the phase of a call that is sent now: a warm-up task's calls warm up, whenever they come."""
-        if self.warm:
-            return Phase.WARM_UP
-        return self.engine.phase() if self.lane.tail_from_ns is None else Phase.TAIL
-
-    def call(self, call: CallRecord, events: EventsRecord) -> None:
-        """Keep a call that has ended."""
-        self.engine.watch_call(self.lane, call, events)

@@ -40,6 +40,14 @@ class UnreachableError(HarnessError):
     exit_code = 4
 
 
+class RefusedError(HarnessError):
+    """A worker's engine cannot run; its own sentence, and the exit code that goes with it."""
+
+    def __init__(self, sentence: str, exit_code: int) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
 class StoppedError(HarnessError):
     """Somebody interrupted the command before it had an answer."""
 
@@ -50,3 +58,9 @@ class LostRecordsError(HarnessError):
     """Records cannot be written any more: what the run would say from here on could not be believed."""
 
     exit_code = 4
+
+
+def first_fault(group: ExceptionGroup[Exception]) -> Exception:
+    """Take the first fault out of its nested groups: the others follow from it."""
+    fault = group.exceptions[0]
+    return first_fault(fault) if isinstance(fault, ExceptionGroup) else fault

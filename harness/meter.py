@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from harness.accounts import Machinery
 from harness.clock import Clock, cpu_ns
 from harness.measure.calls import calls_of
 from harness.measure.charge import task_usd, tokens_usd
@@ -41,6 +42,10 @@ class Meter:
     def cpu_share(self) -> float:
         """Processor time / elapsed time: 1 is a whole core."""
         return self.cpu_ns / max(1, self.elapsed_ns)
+
+    def machinery(self) -> Machinery:
+        """Tell how the process fared."""
+        return Machinery(cpu_share=self.cpu_share, loop_lag_p99_ms=self.lag_p99_ms())
 
     def lag_p99_ms(self) -> float | None:
         """99th percentile of the lag."""

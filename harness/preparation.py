@@ -18,9 +18,10 @@ from harness.scenario import (
     OpenLoad,
     Scenario,
     is_loopback,
-    load_scenario,
+    parse_scenario,
     with_overrides,
 )
+from harness.scenario_text import read_text
 from harness.simulator.process import SimulatorProcess, simulators
 from harness.simulator.profiles import profiles
 from harness.workloads import WORKLOADS, presets
@@ -48,6 +49,7 @@ class Options:
     quiet: bool = False
     repeat: int = 1
     allow_inconclusive: bool = False
+    prometheus_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,15 @@ def prepare(options: Options) -> Prepared:
     return Prepared(options, scenario, keys, started)
 
 
-def read_scenario(options: Options) -> Scenario:
-    """Read the scenario with the command line's overrides; ScenarioError tells all faults at once."""
+def read_scenario(options: Options, text: str | None = None) -> Scenario:
+    """Read the scenario with the command line's overrides; ScenarioError tells all faults at once.
+
+    text: what the file holds, where it was read on another machine.
+    """
     kinds = {name: Kind(kind.parameters, presets(name)) for name, kind in WORKLOADS.items()}
     models = {name: profile.model for name, profile in profiles().items()}
-    scenario = load_scenario(options.scenario, kinds=kinds, profiles=models)
+    read = read_text(options.scenario) if text is None else text
+    scenario = parse_scenario(read, source=str(options.scenario), kinds=kinds, profiles=models)
     if len(scenario.workloads) > 1:
         raise ScenarioError(
             [f"{options.scenario}: workloads: a run takes one workload; there are {len(scenario.workloads)}"]

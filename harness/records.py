@@ -54,10 +54,11 @@ class TokenSource(StrEnum):
 class CallRecord:
     """One line of `calls.jsonl`. All `_ns` are from the start of the run; `_low_ns` are lower bounds.
 
-    `first_event_tokens` are streamed ones, as in the call's events: TPOT = (last output - first output) /
-    (output_tokens - hidden_tokens - first_event_tokens). A key with a default is left out of the line where
-    it has that value; `input_planned` and `output_asked` where they equal `input_tokens` and `output_tokens`.
-    `output_control` is None on a simulated backend, which gives the planned length.
+    `first_event_tokens` are streamed ones, as in the call's events, `tokens_after_last` those that came in
+    none: TPOT = (last output - first output) / (output_tokens - hidden_tokens - both). A key with a default
+    is left out of the line where it has that value; `input_planned` and `output_asked` where they equal
+    `input_tokens` and `output_tokens`. `output_control` is None on a simulated backend, which gives the
+    planned length.
     """
 
     schema: int = SCHEMA
@@ -103,8 +104,10 @@ class CallRecord:
     request_id: str | None
     server_timing: dict[str, Any] | None
     first_event_tokens: int | None = None
+    tokens_after_last: int = 0
     streamed_events: int = 0
     network_ns: int = 0
+    received_bytes: int = 0
     input_planned: int | None = None
     output_asked: int | None = None
     output_control: str | None = None

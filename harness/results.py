@@ -62,6 +62,7 @@ class FindingName(StrEnum):
     UNSENT_TASKS = "unsent_tasks"
     CONFOUNDED = "confounded"
     SHARED_QUOTA = "shared_quota"
+    UNEQUAL_LOAD = "unequal_load"
     UNEQUAL_WORK = "unequal_work"
     UNEQUAL_CACHE = "unequal_cache"
     GROWING_QUEUE = "growing_queue"
@@ -73,6 +74,8 @@ class FindingName(StrEnum):
     CLIENT_LIMITED = "client_limited"
     INTERRUPTED = "interrupted"
     SPEND_LIMIT = "spend_limit"
+    WORKER_LOST = "worker_lost"
+    REMOTE_EVENTS = "remote_events"
 
 
 @dataclass(frozen=True, slots=True)

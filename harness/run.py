@@ -1,34 +1,37 @@
 """One run, from a prepared scenario to DIR, the answer and an exit code: `harness run`."""
 
 import asyncio
-import re
 import signal
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import numpy as np
+
+from harness.accounts import run_facts
 from harness.client.http import raise_file_limit
-from harness.clock import MachineClock, wall_time
-from harness.connect import connect, identity
-from harness.engine import Engine, Job, Kept
-from harness.errors import StoppedError
-from harness.machine import facts as machine_facts
-from harness.measure.facts import BackendFacts, RunFacts
+from harness.clock import MachineClock
+from harness.connect import connect
+from harness.engine import Engine
+from harness.errors import StoppedError, first_fault
+from harness.folder import default_folder, describe
+from harness.job import Kept, job_of
+from harness.measure.facts import RunFacts
+from harness.measure.histogram import histogram
 from harness.meter import Meter, Spending
 from harness.preparation import Prepared
-from harness.prices import prices_of
-from harness.records import SCHEMA, CallRecord, EventsRecord, Phase, TaskRecord
+from harness.records import CallRecord, EventsRecord, Phase, TaskRecord
 from harness.report import finish, read_run, write_facts
 from harness.results import FindingName
-from harness.scenario import OpenLoad, objectives_of
+from harness.screen import Screen
 from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
 from harness.sinks.records import RECORD_FILES, RUN_FILE, RecordWriter, write_json
-from harness.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from harness.sinks.prometheus import LiveMetrics
 
 INTERRUPTED = 130
 BEFORE_THE_FIRST = "interrupted before the first call"
@@ -36,7 +39,7 @@ BEFORE_THE_FIRST = "interrupted before the first call"
 
 @dataclass(slots=True)
 class _Run:
-    """A run under way: what it has kept, and the engines that ran, one a repeat."""
+    """A run under way: what it has kept, and the engines that ran, one a repeat; `live`: for Prometheus."""
 
     prepared: Prepared
     run_id: str
@@ -44,13 +47,15 @@ class _Run:
     meter: Meter = field(default_factory=Meter)
     engines: list[Engine] = field(default_factory=list)
     clock: MachineClock = field(default_factory=MachineClock)
+    live: "LiveMetrics | None" = None
 
 
 def run(prepared: Prepared) -> int:
     """Run, write DIR, print the answer; returns the exit code. HarnessError where it cannot start."""
     folder = prepared.options.out or default_folder(prepared.scenario.name)
     try:
-        return _run(prepared, folder)
+        with ExitStack() as stack:
+            return _run(prepared, folder, stack)
     except KeyboardInterrupt:
         calls = folder / RECORD_FILES[1]
         begun = calls.exists() and calls.stat().st_size
@@ -58,59 +63,36 @@ def run(prepared: Prepared) -> int:
         raise StoppedError(told) from None
 
 
-def _run(prepared: Prepared, folder: Path) -> int:
+def _run(prepared: Prepared, folder: Path, stack: ExitStack) -> int:
+    """Run and conclude; what `stack` holds ends after the answer has been given."""
     with RecordWriter(folder) as writer:
         running = _Run(prepared, uuid4().hex[:12], writer)
-        write_json(folder, RUN_FILE, describe(running))
+        about = describe(prepared, running.run_id)
+        running.live = _publish(running, stack)
+        write_json(folder, RUN_FILE, about)
         try:
             facts = asyncio.run(_measure(running))
         except ExceptionGroup as several:
-            raise _first(several) from None
+            raise first_fault(several) from None
     phases = [engine.phases for engine in running.engines]
     write_facts(
         folder,
-        describe(running) | {"phases": phases, "origin_monotonic_ns": running.engines[0].origin_ns},
+        about | {"phases": phases, "origin_monotonic_ns": running.engines[0].origin_ns},
         facts,
     )
     code = finish(folder, *read_run(folder), allow_inconclusive=prepared.options.allow_inconclusive)
     return INTERRUPTED if facts.interrupted else code
 
 
-def _first(group: ExceptionGroup) -> Exception:
-    """Take the first fault out of its nested groups: the others follow from it."""
-    fault = group.exceptions[0]
-    return _first(fault) if isinstance(fault, ExceptionGroup) else fault
+def _publish(running: _Run, stack: ExitStack) -> "LiveMetrics | None":
+    """Serve live numbers where the command line asks for them."""
+    port, scenario = running.prepared.options.prometheus_port, running.prepared.scenario
+    if port is None:
+        return None
+    from harness.sinks.prometheus import published  # 0.1 s of imports that other runs do without
 
-
-def default_folder(name: str) -> Path:
-    """Make a DIR of its own, named by UTC time and scenario; runs of the same second are numbered."""
-    word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
-    first = Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{word}"
-    for number in count(1):
-        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError:
-            break  # whoever writes there tells why
-        return folder
-    return first
-
-
-def describe(running: _Run) -> dict[str, Any]:
-    """Make `run.json`'s first part: everything that is known before the first call."""
-    prepared = running.prepared
-    return {
-        "schema": SCHEMA,
-        "run_id": running.run_id,
-        "started": datetime.fromtimestamp(wall_time(), UTC).isoformat(),
-        "scenario_file": str(prepared.options.scenario),
-        "scenario": prepared.scenario.model_dump(mode="json", by_alias=True),
-        "seed": prepared.scenario.seed,
-        "machine": machine_facts(),
-        "certificate": None,
-    }
+    tell = Screen(stderr=True).tell
+    return stack.enter_context(published(scenario, run=running.run_id, port=port, tell=tell))
 
 
 async def _measure(running: _Run) -> RunFacts:
@@ -122,14 +104,15 @@ async def _measure(running: _Run) -> RunFacts:
     tasks = scenario.load.tasks
     totals = dict.fromkeys(scenario.backends, None if tasks is None else tasks * options.repeat)
     async with AsyncExitStack() as stack:
-        backends = await connect(prepared, running.clock, stack)
+        urls = prepared.simulators.urls() if prepared.simulators is not None else ()
+        backends = await connect(scenario, prepared.keys, urls, clock=running.clock, stack=stack)
         progress = stack.enter_context(LiveProgress(totals, quiet=options.quiet))
         progress.say(limits_line(scenario))
         kept = _keeper(running, spending, progress)
         _drain_on_interrupt(running, progress)
         for repeat in range(options.repeat):
             engine = Engine(
-                _job(running, repeat),
+                job_of(scenario, run_id=running.run_id, repeat=repeat),
                 backends,
                 clock=running.clock,
                 kept=kept,
@@ -157,41 +140,24 @@ async def _beat(engine: Engine, progress: LiveProgress) -> None:
 
 def _keeper(running: _Run, spending: Spending, progress: LiveProgress) -> Kept:
     """Say where records go: to disk first, then to the budget and to the eye."""
-    scenario = running.prepared.scenario
+    scenario, live = running.prepared.scenario, running.live
 
     def keep_call(call: CallRecord, events: EventsRecord) -> None:
         running.writer.call(call, events)
+        if live is not None:
+            live.call(call, histogram(np.asarray(events.gaps_us[1:], dtype=np.int64)))
         if spending.passes(scenario.backends[call.backend], call):
             progress.say(f"spend limit of USD {spending.limit_usd:g} passed; the run drains")
             running.engines[-1].drain()
 
     def keep_task(task: TaskRecord) -> None:
         running.writer.task(task)
+        if live is not None:
+            live.task(task)
         if task.phase is not Phase.WARM_UP:
             progress.task_ended(task.backend, task.outcome)
 
-    return Kept(keep_call, keep_task)
-
-
-def _job(running: _Run, repeat: int) -> Job:
-    scenario = running.prepared.scenario
-    entry = scenario.workloads[0]
-    workload = WORKLOADS[entry.kind]
-    planner = workload.planner
-    return Job(
-        name=entry.name,
-        preset=entry.preset,
-        workload=workload,
-        parameters=entry.parameters,
-        planner=planner(entry.parameters, seed=scenario.seed, name=entry.name),
-        warm_up_planner=planner(entry.parameters, seed=scenario.seed, name=entry.name, sequence="warm-up"),
-        task_limit_s=entry.task_limit_s,
-        load=scenario.load,
-        seed=scenario.seed,
-        run_id=running.run_id,
-        salted=scenario.cache_salt == "on",
-        repeat=repeat,
-    )
+    return Kept(keep_call, keep_task) if live is None else Kept(keep_call, keep_task, live.began)
 
 
 def _drain_on_interrupt(running: _Run, progress: LiveProgress) -> None:
@@ -208,42 +174,12 @@ def _drain_on_interrupt(running: _Run, progress: LiveProgress) -> None:
 
 
 def _facts(running: _Run, caveats: Sequence[tuple[FindingName, str]]) -> RunFacts:
-    scenario, engines = running.prepared.scenario, running.engines
-    job = engines[0].job
-    planned = sorted(set[int]().union(*(engine.planned for engine in engines)))
-    return RunFacts(
-        title=scenario.name,
-        workload=job.name,
-        seed=job.seed,
-        backends={name: _backend_facts(running, name) for name in scenario.backends},
-        baseline=scenario.compare.baseline if scenario.compare else None,
-        objectives=objectives_of(scenario),
-        repeats=len(engines),
-        salted=job.salted,
-        interrupted=any(engine.interrupted for engine in engines),
-        measure_s=sum(_lasted_s(engine, "drain") for engine in engines),
-        run_s=sum(_lasted_s(engine, "end") for engine in engines),
-        cpu_share=running.meter.cpu_share,
-        loop_lag_p99_ms=running.meter.lag_p99_ms(),
-        asked_per_s=scenario.load.tasks_per_s if isinstance(scenario.load, OpenLoad) else None,
-        caveats=[*job.workload.caveats(job.planner, planned), *caveats],
-    )
-
-
-def _lasted_s(engine: Engine, mark: str) -> float:
-    """Time from the start of measure to a mark, or to the end if the run never came to it."""
-    until = engine.phases.get(mark, engine.phases["end"])
-    return max(0.0, (until - engine.phases["measure"]) / 1e9)
-
-
-def _backend_facts(running: _Run, name: str) -> BackendFacts:
-    scenario, options = running.prepared.scenario, running.prepared.options
-    backend = scenario.backends[name]
-    never_run = (options.repeat - len(running.engines)) * (scenario.load.tasks or 0)
-    lanes = [lane for engine in running.engines for lane in engine.lanes if lane.backend.name == name]
-    return BackendFacts(
-        identity=identity(name, backend),
-        prices=prices_of(backend.model, backend.price),
-        dropped=sum(lane.dropped for lane in lanes) + never_run,
-        lost=next((lane.lost for lane in lanes if lane.lost is not None), None),
+    prepared = running.prepared
+    never_run = prepared.options.repeat - len(running.engines)
+    return run_facts(
+        prepared.scenario,
+        [engine.account() for engine in running.engines],
+        running.meter.machinery(),
+        never_run=never_run * (prepared.scenario.load.tasks or 0),
+        caveats=caveats,
     )

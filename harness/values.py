@@ -176,7 +176,8 @@ class Timeline:
 
     `network_ns` is what the path itself cost: connect, TLS and one smoothed round trip.
     `error` is the transport's own failure; the answer may hold another. A body that is no event
-    stream (status >= 400, another content type) is kept in `body`, its first 64 KiB. `warnings` has
+    stream (status >= 400, another content type) is kept in `body`, its first 64 KiB; `received_bytes`
+    counts those of a stream, without their framing. `warnings` has
     `compressed` where the body was, though it was asked not to be: a compressor may hold events back.
     """
 
@@ -189,6 +190,7 @@ class Timeline:
     connection: Literal["new", "reused"] = "new"
     clock: StampClock = StampClock.LOOP
     network_ns: int = 0
+    received_bytes: int = 0
     request_id: str | None = None
     error: CallError | None = None
     warnings: tuple[str, ...] = ()

@@ -128,7 +128,7 @@ class HttpExchange:
         raises `Interrupted` with the Timeline so far.
         """
         loop = asyncio.get_running_loop()
-        reception = Reception(self._clock, on_read, loop.create_future(), sent_ns=self._clock.now_ns())
+        reception = Reception(self._clock, on_read, loop.create_future(), began_ns=self._clock.now_ns())
         before = _current.set(reception)
         scope = asyncio.timeout(None)
 

@@ -14,6 +14,7 @@ from harness.client.stamped_socket import StampedSocket, by_fileno
 from harness.clock import Clock
 from harness.values import CallError, OnRead, Progress, StampClock, Timeline
 
+_OUTPUT = Progress.OUTPUT  # looking a member up costs more than the rest of a read
 _RTT = struct.Struct("68xI")  # struct tcp_info up to tcpi_rtt, the smoothed round trip in us
 
 
@@ -21,15 +22,16 @@ _RTT = struct.Struct("68xI")  # struct tcp_info up to tcpi_rtt, the smoothed rou
 class Reception:
     """The state of one exchange; however the body is read, its pieces come to `take`.
 
-    `ended` is done at the DONE mark, at the body's end, or with the exception that stopped it.
-    `first_output` is called once, when limits on silence begin to count from outputs. `header_ns` is the
-    stamp of a chunk's header that none of its data has followed yet, else 0.
+    `began_ns` is when the exchange was asked for. `ended` is done at the DONE mark, at the body's end, or
+    with the exception that stopped it. `first_output` is called once, when limits on silence begin to
+    count from outputs. `header_ns` is the stamp of a chunk's header that none of its data has followed
+    yet, else 0. `between_chunks`: aiohttp's parser has had the end of a chunk and nothing of the next one.
     """
 
     clock: Clock
     on_read: OnRead
     ended: "asyncio.Future[None]"
-    sent_ns: int
+    began_ns: int
     first_output: Callable[[], None] = lambda: None
     connection: Literal["new", "reused"] = "new"
     connected: bool = False
@@ -44,12 +46,14 @@ class Reception:
     framed: bool = True
     compressed: bool = False
     body: bytes | None = None
+    received_bytes: int = 0
     last_output_ns: int | None = None
     done_ns: int | None = None
     marked_done: bool = False
     error: CallError | None = None
     stamps_kept: bool = True
     header_ns: int = 0
+    between_chunks: bool = False
     _socket: StampedSocket | None = None
     _connecting_ns: int = 0
     _arrival_before_ns: int = 0
@@ -111,19 +115,23 @@ class Reception:
         """
         if self.ended.done():
             return
-        stamp = self.stamp_ns()
+        self.received_bytes += len(data)
+        sock = self._socket
+        stamp = self.clock.now_ns() if sock is None else sock.arrival_ns
         try:
             if self.header_ns:
                 if self.header_ns != stamp:  # it ended a read before this one, so no event ended that
                     self.on_read(b"", self.header_ns)
                 self.header_ns = 0
             progress = self.on_read(data, stamp)
-            if not self.stamps_kept or (self._socket is not None and self._socket.stopped):
+            if (sock is not None and sock.stopped) or not self.stamps_kept:
                 self.on_read(b"", stamp)
         except Exception as mistake:  # noqa: BLE001 - raised again where the exchange waits
             self.ended.set_exception(mistake)
             return
-        if progress:
+        if progress is _OUTPUT and self.last_output_ns is not None:  # the usual
+            self.last_output_ns = stamp
+        elif progress:
             self._moved(progress, stamp)
 
     def _moved(self, progress: Progress, stamp: int) -> None:
@@ -149,12 +157,22 @@ class Reception:
         self.done_ns = self.stamp_ns() if self.framed else self.clock.now_ns()
         self.ended.set_result(None)
 
+    def sent_ns(self) -> int:
+        """When the request went out, which the exchange's own work until then is no part of.
+
+        Over a connection that was open: its first byte. Else: when opening the connection began.
+        """
+        if self.connection == "new":
+            return self._connecting_ns or self.began_ns
+        asked_ns = self._socket.asked_ns if self._socket is not None else 0
+        return max(asked_ns, self.began_ns)  # a request that never left began no sooner than it was asked for
+
     def timeline(self) -> Timeline:
         """Put into one value what is known now."""
         stamped = self._socket is not None and self._socket.loop_reads == self._loop_reads_before
         kernel = stamped and self.stamps_kept and self.headers_ns is not None
         return Timeline(
-            sent_ns=self.sent_ns,
+            sent_ns=self.sent_ns(),
             done_ns=self.clock.now_ns() if self.done_ns is None else self.done_ns,
             headers_ns=self.headers_ns,
             status=self.status,
@@ -163,6 +181,7 @@ class Reception:
             connection=self.connection,
             clock=StampClock.KERNEL if kernel else StampClock.LOOP,
             network_ns=self.network_ns,
+            received_bytes=self.received_bytes,
             request_id=self.request_id,
             error=self.error,
             warnings=("compressed",) if self.compressed else (),

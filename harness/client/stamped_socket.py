@@ -10,12 +10,15 @@ until the queue is empty; `recv_into` (asyncio's TLS, and nothing else) also wai
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from harness.clock import monotonic_ns, realtime_ns
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 READ_BYTES = 16_384
 """Bytes asked for at a time: larger buffers come from mmap and cost 10 us a read."""
@@ -25,7 +28,7 @@ STEP_NS = 20_000
 
 _KERNEL_STAMPS = sys.platform == "linux" and sys.maxsize > 2**32
 _SO_TIMESTAMPNS = 35  # on x86-64 and arm64; Python has no name for it
-_STAMP = struct.Struct("qq")  # struct timespec
+_unpack = struct.Struct("qq").unpack  # struct timespec
 _CONTROL_BYTES = 64
 _TLS_HEADER_BYTES = 5
 _TLS_TYPES = range(20, 25)
@@ -77,19 +80,22 @@ _WALL = WallOffset()
 class StampedSocket(socket.socket):
     """Keeps the arrival time of the newest byte it has handed out.
 
-    `arrival_ns` is on CLOCK_MONOTONIC. `loop_reads` counts the reads whose stamp is not the kernel's
+    `arrival_ns` is on CLOCK_MONOTONIC, and so is `asked_ns`: when the first bytes after the newest read
+    went out, which is when a request began. `loop_reads` counts the reads whose stamp is not the kernel's
     word for exactly these bytes: compare it before and after to know whether all of some reads were.
     `stopped`: the newest read's stamp is an upper bound only: the read may have left bytes behind that
     its stamp is already that of, or the stamp is the loop's.
     """
 
     __slots__ = (
+        "_answered_ns",
         "_held",
         "_late_error",
         "_offset_ns",
         "_records",
         "_wall",
         "arrival_ns",
+        "asked_ns",
         "loop_reads",
         "stopped",
     )
@@ -98,6 +104,7 @@ class StampedSocket(socket.socket):
         super().__init__(family, kind, proto, fileno)
         self.loop_reads = 0
         self.stopped = False
+        self.asked_ns = self._answered_ns = 0
         self._held = b""
         self._late_error: OSError | None = None
         self._records = True
@@ -109,14 +116,31 @@ class StampedSocket(socket.socket):
         self.arrival_ns = wall.now_ns()
         self._offset_ns = wall.ns
 
+    def send(self, data: "ReadableBuffer", flags: int = 0, /) -> int:
+        """Send, and keep when a request began."""
+        self._ask()
+        return super().send(data, flags)
+
+    def sendmsg(self, buffers: "Iterable[ReadableBuffer]", /, *more: Any) -> int:  # noqa: ANN401 - handed on as they are
+        """Send several buffers at once, as asyncio does from Python 3.12 on."""
+        self._ask()
+        return super().sendmsg(buffers, *more)
+
+    def _ask(self) -> None:
+        if self.arrival_ns != self._answered_ns:
+            self._answered_ns = self.arrival_ns
+            self.asked_ns = monotonic_ns()
+
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Read all that is queued, up to `bufsize`, and keep the stamp of the newest byte."""
-        self._raise_late()
-        data, control, _, _ = self.recvmsg(min(bufsize, READ_BYTES), _CONTROL_BYTES, flags)
+        if self._late_error is not None:
+            self._raise_late()
+        size = READ_BYTES if bufsize > READ_BYTES else bufsize  # noqa: FURB136 - min() is slow
+        data, control, _, _ = self.recvmsg(size, _CONTROL_BYTES, flags)
         if len(data) == READ_BYTES:
             data, control = self._drain(data, control, bufsize)
         if data:
-            self._stamp(control, exact=len(data) < bufsize)
+            self._stamp(control, len(data) < bufsize)
         return data
 
     def recv_into(self, buffer: "bytearray | memoryview", nbytes: int = 0, flags: int = 0) -> int:  # type: ignore[override]
@@ -151,7 +175,7 @@ class StampedSocket(socket.socket):
             self._held = bytes(view[:total])
             raise BlockingIOError
         self._records = end == total
-        self._stamp(control, exact=self._records and total < len(view))
+        self._stamp(control, self._records and total < len(view))
         return total
 
     def _drain(self, data: bytes, control: Control, limit: int) -> tuple[bytes, Control]:
@@ -176,26 +200,29 @@ class StampedSocket(socket.socket):
         if error is not None:
             raise error
 
-    def _stamp(self, control: Control, *, exact: bool) -> None:
+    def _stamp(self, control: Control, exact: bool) -> None:
         """Move the kernel's stamp to the monotonic axis, or take the time of now if it cannot be right.
 
         It cannot be if the wall clock was set since this socket's last read, or if it lies before that
         read or after now.
         """
-        self.stopped = not exact
         now = self._wall.now_ns()
         offset = self._wall.ns
-        before, self.arrival_ns = self.arrival_ns, now
+        before = self.arrival_ns
         if control and offset == self._offset_ns:
-            seconds, ns = _STAMP.unpack(control[0][2])
+            seconds, ns = _unpack(control[0][2])
             arrival = seconds * 1_000_000_000 + ns - offset
-            if before - STEP_NS <= arrival <= now + STEP_NS:
-                # the usual case is told apart: min() and max() cost more than all else here
-                self.arrival_ns = arrival if before <= arrival <= now else min(max(arrival, before), now)
-                if not exact:
-                    self.loop_reads += 1
+            if exact and before <= arrival <= now:  # the usual
+                self.arrival_ns = arrival
+                self.stopped = False
                 return
-        self.stopped = True  # the time of now is later than the arrival: a bound, not a stamp
+            if before - STEP_NS <= arrival <= now + STEP_NS:
+                self.arrival_ns = min(max(arrival, before), now)
+                self.stopped = not exact
+                self.loop_reads += not exact
+                return
+        self.arrival_ns = now  # later than the arrival: a bound, not a stamp
+        self.stopped = True
         self.loop_reads += 1
         self._offset_ns = offset
 

@@ -36,24 +36,26 @@ def waiting(part: str, started_ns: int, ended_ns: int) -> Piece:
 
 
 def call_piece(call: CallRecord) -> Piece:
-    """Cut a call: network, hidden reasoning (estimated), the rest of TTFT, then decode to its end.
+    """Cut a call: network, the rest of TTFT, hidden reasoning (estimated), then decode to its end.
 
-    Hidden reasoning = hidden tokens x the call's TPOT, never more than what TTFT leaves of it.
-    The stream's end after the last output (usage, end mark) is counted as decode. A call without
-    output is all `ttft`.
+    Hidden reasoning = hidden tokens x the call's TPOT, never more than what TTFT leaves of it. Tokens that
+    the first event held back (the opening of a tool call) were decoded before it came, at the same TPOT.
+    The stream's end after the last output (held back too, usage, end mark) is counted as decode. A call
+    without output is all `ttft`.
     """
     first = call.first_output_ns if call.first_output_ns is not None else call.done_ns
     ttft = max(0, first - call.sent_ns)
     network = min(call.network_ns, ttft)
-    tpot = _tpot_ns(call)
-    estimate = int((call.hidden_tokens or 0) * tpot) if tpot is not None else 0
-    reasoning = min(estimate, ttft - network)
+    speed = _tpot_ns(call) or 0.0
+    reasoning = min(int((call.hidden_tokens or 0) * speed), ttft - network)
+    held_back = max(0, (call.first_event_tokens or 1) - 1)
+    opening = min(int(held_back * speed), ttft - network - reasoning)
     rest = max(0, call.done_ns - first)
     parts = (
         ("network", network),
-        ("ttft", ttft - network - reasoning),
+        ("ttft", ttft - network - reasoning - opening),
         ("reasoning", reasoning),
-        ("decode", rest),
+        ("decode", opening + rest),
     )
     return Piece(call.sent_ns, max(call.done_ns, first), parts)
 
@@ -62,9 +64,10 @@ def _tpot_ns(call: CallRecord) -> float | None:
     """TPOT of a call that has just ended; `metrics.recorded.call_tpot_ns` is of many."""
     if call.first_output_ns is None or call.last_output_ns is None or call.streamed_events <= 1:
         return None
+    streamed = streamed_tokens(call.output_tokens, call.hidden_tokens)
     return tpot_ns(
         call.last_output_ns - call.first_output_ns,
-        streamed=streamed_tokens(call.output_tokens, call.hidden_tokens),
+        streamed=None if streamed is None else streamed - call.tokens_after_last,
         first=call.first_event_tokens,
     )
 

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 TEXTS = ("task_id", "backend", "outcome", "clock", "token_source", "tier_served", "tier_asked")
-ALWAYS = ("sent_ns", "done_ns", "shared_read_events", "streamed_events")
+ALWAYS = ("sent_ns", "done_ns", "shared_read_events", "streamed_events", "tokens_after_last")
 """Numbers that every call has."""
 NUMBERS = (
     *ALWAYS,
@@ -112,6 +112,7 @@ class Calls:
     last_output_low_ns: Floats
     shared_read_events: Floats
     streamed_events: Floats
+    tokens_after_last: Floats
     input_tokens: Floats
     cached_tokens: Floats
     output_tokens: Floats

@@ -66,7 +66,13 @@ def conclude(records: Records, facts: RunFacts) -> tuple[Summary, VerdictRecord]
         intervals="between runs" if facts.repeats >= RUNS_MIN else "within this run",
     )
     lost = {name: one.lost for name, one in facts.backends.items() if one.lost is not None}
-    verdict = judge(summary, lost=lost, objectives=facts.objectives, cost_ratios=ratios)
+    verdict = judge(
+        summary,
+        lost=lost,
+        workers=() if facts.lost_allowed else [worker.detail for worker in facts.lost_workers],
+        objectives=facts.objectives,
+        cost_ratios=ratios,
+    )
     return replace(summary, verdict=verdict.verdict), verdict
 
 
@@ -89,7 +95,7 @@ def _lane(records: Records, facts: RunFacts, name: str, runs: Mapping[str, int] 
     tasks = [task for task in records.tasks if task.backend == name]
     calls = records.calls[records.calls.backend.are((name,))]
     about = facts.backends[name]
-    kept = measured(Kept(tasks, calls, records.gaps, dropped=about.dropped))
+    kept = measured(Kept(tasks, calls, records.gaps, about.dropped, about.lost_tasks))
     return _Lane(
         kept=kept,
         warm=[task for task in tasks if task.phase is Phase.WARM_UP],
@@ -160,6 +166,7 @@ def _run_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]:
             f"the engine's loop was {facts.loop_lag_p99_ms:.0f} ms late at p99 (limit {LOOP_LAG_MS:.0f} ms)"
         )
         found.append((FindingName.CLIENT_LIMITED, detail))
+    found += [(FindingName.WORKER_LOST, worker.detail) for worker in facts.lost_workers]
     return [Finding(name, None, None, detail) for name, detail in found]
 
 

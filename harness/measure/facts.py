@@ -14,12 +14,24 @@ from harness.results import FindingName
 
 @dataclass(frozen=True, slots=True)
 class BackendFacts:
-    """One backend. `dropped`: planned tasks never sent; `lost`: why it was given up."""
+    """One backend. `dropped`: planned tasks never sent; `lost`: why it was given up.
+
+    lost_tasks: tasks that went with a worker that died.
+    """
 
     identity: BackendIdentity
     prices: Prices
     dropped: int = 0
     lost: str | None = None
+    lost_tasks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LostWorker:
+    """A worker that died. tasks: backend -> its tasks of which nothing is known; detail: a sentence."""
+
+    tasks: dict[str, int]
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +40,8 @@ class RunFacts:
 
     baseline: the backend that others are held against, None for no comparison. asked_per_s: rate of an
     open load. measure_s: how long tasks were started in measure; run_s: until the last one had
-    ended; all repeats together. caveats: (finding,
-    detail) of plans and of how the run went. loop_lag_p99_ms: lateness of the engine's own pulse.
+    ended; all repeats together. caveats: (finding, detail) of plans and of how the run went.
+    loop_lag_p99_ms: lateness of the engine's own pulse. lost_allowed: a run that lost workers may be valid.
     """
 
     title: str
@@ -47,6 +59,8 @@ class RunFacts:
     loop_lag_p99_ms: float | None
     asked_per_s: float | None = None
     caveats: Sequence[tuple[FindingName, str]] = field(default=())
+    lost_workers: Sequence[LostWorker] = field(default=())
+    lost_allowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class Kept:
     calls: Calls
     gaps: Gaps = field(default_factory=Gaps)
     dropped: int = 0
+    lost: int = 0
 
 
 def measured(kept: Kept) -> Kept:
@@ -75,7 +76,7 @@ def workload_summary(
     ok = kept.calls[kept.calls.ok]
     times = task_time(tasks_of(kept.tasks, of), within_s)
     return WorkloadSummary(
-        tasks=task_counts(kept.tasks, dropped=kept.dropped),
+        tasks=task_counts(kept.tasks, dropped=kept.dropped, lost=kept.lost),
         calls=call_counts(kept.calls),
         task_time=times,
         ttft_s=Quantiles(*call_estimates("ttft_s", ok, of)),
@@ -99,18 +100,18 @@ def workload_summary(
     )
 
 
-def task_counts(tasks: Sequence[TaskRecord], *, dropped: int) -> TaskCounts:
-    """Count outcomes; `lost` is for tasks whose worker died, which one process cannot have."""
+def task_counts(tasks: Sequence[TaskRecord], *, dropped: int, lost: int = 0) -> TaskCounts:
+    """Count outcomes. dropped: planned tasks that never began; lost: those that went with their worker."""
     by = Counter(task.outcome for task in tasks)
     return TaskCounts(
-        scheduled=len(tasks) + dropped,
+        scheduled=len(tasks) + dropped + lost,
         dropped=dropped,
         completed=by[TaskOutcome.COMPLETED],
         failed=by[TaskOutcome.FAILED],
         timeout=by[TaskOutcome.TIMEOUT],
         abandoned=by[TaskOutcome.ABANDONED],
         cut=by[TaskOutcome.CUT],
-        lost=0,
+        lost=lost,
     )
 
 

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.measure.metrics.call import hidden_tokens, streamed_per_event
+from harness.measure.metrics.call import (
+    hidden_tokens,
+    streamed_per_event,
+    streamed_tokens,
+    tokens_after_last,
+)
 from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TokenSource
 from harness.said import shown, without_key
 from harness.values import Answer, CallError, ErrorKind, EventKind, Timeline, Usage
@@ -68,7 +73,7 @@ def records_of(
     answer, origin = timeline.answer, facts.origin_ns
     high = np.frombuffer(answer.high_ns, dtype=np.int64) - origin
     low = np.maximum(np.frombuffer(answer.low_ns, dtype=np.int64), timeline.sent_ns) - origin
-    answers = [i for i, kind in enumerate(answer.kinds) if kind != REASONING][:1]
+    answers = list(islice((i for i, kind in enumerate(answer.kinds) if kind != REASONING), 1))
     sizes = read_sizes(high, low)
     usage, tokens = answer.usage, event_tokens(answer)
     call = CallRecord(
@@ -95,7 +100,7 @@ def records_of(
         first_output_low_ns=_at(low, [0]),
         first_answer_low_ns=_at(low, answers),
         last_output_low_ns=_at(low, [-1]),
-        shared_read_events=sum(abs(size) for size in sizes if abs(size) > 1),
+        shared_read_events=len(high) - sizes.count(1) - sizes.count(-1),
         input_tokens=usage.input_tokens if usage else None,
         cached_tokens=usage.cached_tokens if usage else None,
         output_tokens=usage.output_tokens if usage else None,
@@ -114,8 +119,10 @@ def records_of(
         request_id=answer.request_id or timeline.request_id,
         server_timing=None,
         first_event_tokens=tokens[0] if tokens else None,
+        tokens_after_last=tokens_after_last(tokens, streamed=streamed_of(answer)),
         streamed_events=len(answer.high_ns),
         network_ns=timeline.network_ns,
+        received_bytes=timeline.received_bytes,
         input_planned=facts.input_planned,
         output_asked=facts.output_asked,
         output_control=facts.output_control,
@@ -128,14 +135,14 @@ def _fit_to_keep(call: CallRecord, key: str | None) -> CallRecord:
     """Pass every text that is not our own through the one place that makes it harmless."""
     told = {name: getattr(call, name) for name in _NOT_OURS}
     fit: dict[str, Any] = {
-        name: shown(without_key(text, key), length=WORD_LENGTH)
+        name: kept
         for name, text in told.items()
-        if type(text) is str
+        if type(text) is str and (kept := shown(without_key(text, key), length=WORD_LENGTH)) != text
     }
     if call.error is not None:
         message = without_key(call.error.message, key, cut=True)
         fit["error"] = replace(call.error, message=shown(message, length=MESSAGE_LENGTH))
-    return replace(call, **fit)
+    return replace(call, **fit) if fit else call
 
 
 def hidden_of(answer: Answer) -> int | None:
@@ -147,11 +154,18 @@ def hidden_of(answer: Answer) -> int | None:
     )
 
 
+def streamed_of(answer: Answer) -> int | None:
+    """Count the tokens of an answer that were not hidden; see `metrics.call.streamed_tokens`."""
+    return streamed_tokens(answer.usage.output_tokens if answer.usage else None, hidden_of(answer))
+
+
 def event_tokens(answer: Answer) -> list[int | None]:
     """Count the streamed tokens of each output event, None where it is not told.
 
     Hidden tokens are no event's: see `metrics.call.streamed_per_event`.
     """
+    if answer.tokens.count(-1) == len(answer.tokens):  # the usual stream tells none
+        return [None] * len(answer.tokens)
     streamed = streamed_per_event(
         answer.tokens,
         output_tokens=answer.usage.output_tokens if answer.usage else None,
@@ -175,18 +189,23 @@ def read_sizes(high: Times, low: Times) -> list[int]:
     """Count output events per read (distinct stamp); negative where the last one is not exact."""
     if not len(high):
         return []
-    ends = np.flatnonzero(np.diff(high, append=high[-1] + 1))
-    counts = np.diff(ends, prepend=-1)
-    return [int(size) for size in np.where(low[ends] == high[ends], counts, -counts)]
+    ends = np.concatenate((np.flatnonzero(high[1:] != high[:-1]), [len(high) - 1]))
+    sizes = ends + 1
+    sizes[1:] -= sizes[:-1].copy()
+    sizes[low[ends] != high[ends]] *= -1
+    told: list[int] = sizes.tolist()
+    return told
 
 
 def _events(
     call: CallRecord, kinds: Iterable[int], *, tokens: list[int | None], high: Times, sizes: list[int]
 ) -> EventsRecord:
     rounded = (high + 500) // 1000
+    gaps = np.zeros_like(rounded)
+    gaps[1:] = rounded[1:] - rounded[:-1]
     return EventsRecord(
         call_id=call.call_id,
-        gaps_us=np.diff(rounded, prepend=rounded[:1]).tolist(),
+        gaps_us=gaps.tolist(),
         kinds=[(str(KINDS[kind]), len(list(run))) for kind, run in groupby(kinds)],
         tokens=[(count, len(list(run))) for count, run in groupby(tokens)],
         reads=sizes,

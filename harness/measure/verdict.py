@@ -1,6 +1,6 @@
 """Whether a run may be believed, and what it says about its objectives."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,15 +42,16 @@ def judge(
     summary: Summary,
     *,
     lost: Mapping[str, str],
+    workers: Sequence[str] = (),
     objectives: Objectives = _NOTHING,
     cost_ratios: CostRatios | None = None,
 ) -> VerdictRecord:
-    """Decide every objective and the run. `lost`: backend -> why it was given up.
+    """Decide every objective and the run. `lost`: backend -> why it was given up; `workers`: those that died.
 
     INVALID goes before FAIL, FAIL before INCONCLUSIVE, that before PASS; NONE where nothing is asked.
     Reasons come in that order too, a sentence for each; objectives are decided in an invalid run as well.
     """
-    invalid = [*_unsound(summary, lost), *_late(summary)]
+    invalid = [*workers, *_unsound(summary, lost), *_late(summary)]
     rows = [*_held(summary, objectives), *_compared(summary, objectives, cost_ratios or {})]
     decided = [row.decided(objectives) for row in rows]
     worst = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)

@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from functools import cache
 from io import FileIO
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import orjson
@@ -22,9 +23,12 @@ from harness.records import CallRecord, EventsRecord, GapsRecord, TaskRecord
 from harness.results import Summary, VerdictRecord
 from harness.values import CallError
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
 RECORD_FILES = ("tasks.jsonl", "calls.jsonl", "events.jsonl")
-GAPS_FILE = "gaps.jsonl"
 RUN_FILE = "run.json"
+GAPS_FILE = "gaps.jsonl"
 INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 _CALL_KEYS = tuple(field.name for field in fields(CallRecord))
@@ -63,11 +67,31 @@ class RecordWriter:
     def call(self, call: CallRecord, events: EventsRecord) -> None:
         """Write a call that has ended; its events first, so that no call lacks its events."""
         _append(self._events, events)
-        _append(self._calls, _told(call))
+        self.call_line(told(call))
 
-    def task(self, task: TaskRecord) -> None:
-        """Write a task that has ended."""
+    def call_line(self, line: dict[str, Any]) -> None:
+        """Write a call as `told` words it; its events are elsewhere."""
+        _append(self._calls, line)
+
+    def task(self, task: TaskRecord | dict[str, Any]) -> None:
+        """Write a task that has ended; plain values where it comes from another process."""
         _append(self._tasks, task)
+
+    def gaps(self, call_id: str, counted: Histogram) -> None:
+        """Write the gaps, in us, of a call whose events stay on another machine."""
+        line = GapsRecord(
+            call_id=call_id,
+            buckets=counted.buckets.tolist(),
+            counts=counted.counts.tolist(),
+            overflow=counted.overflow,
+        )
+        with (self.folder / GAPS_FILE).open("ab", buffering=0) as file:
+            _append(file, line)
+
+    def close(self) -> None:
+        """Close the files: all is written."""
+        for file in (self._tasks, self._calls, self._events):
+            file.close()
 
     def __enter__(self) -> "RecordWriter":
         return self
@@ -75,19 +99,39 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        files = (self._tasks, self._calls, self._events)
-        started = any(file.tell() for file in files)
-        for file in files:
-            file.close()
+        started = any(file.tell() for file in (self._tasks, self._calls, self._events))
+        self.close()
         if isinstance(error, HarnessError | KeyboardInterrupt) and not started:
-            self._take_back()
+            self.take_back()
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
         """Leave nothing of a run that could not start: its folder is free for the next try."""
-        for name in (*RECORD_FILES, RUN_FILE):
+        of_workers = [file.name for file in self.folder.glob("events.[0-9]*.jsonl")]
+        for name in (*RECORD_FILES, RUN_FILE, *of_workers):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # it held something else before
             self.folder.rmdir()
+
+
+class EventsWriter:
+    """Appends events to a file of its own: a worker's, beside those of the others."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = (folder / name).open("xb", buffering=0)
+        except OSError as problem:
+            raise UsageError(f"{folder / name}: cannot be written: {problem.strerror}") from None
+
+    def write(self, events: EventsRecord) -> None:
+        """Write a call's events."""
+        _append(self._file, events)
+
+    def __enter__(self) -> "EventsWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def make_folder(folder: Path) -> Path:
@@ -109,6 +153,25 @@ def write_json(folder: Path, name: str, value: dict[str, Any] | Summary | Verdic
         part.replace(folder / name)
     except OSError as problem:
         raise _lost(folder / name, problem) from None
+
+
+def call_of(line: dict[str, Any]) -> CallRecord:
+    """Make a call of what `told` made of it."""
+    values = {key: line[other] for key, other in _AS_TOLD.items()} | line
+    return _readers()[0].validate_python(values)
+
+
+def task_of(line: dict[str, Any]) -> TaskRecord:
+    """Make a task of its line."""
+    return _readers()[1].validate_python(line)
+
+
+@cache
+def _readers() -> tuple["TypeAdapter[CallRecord]", "TypeAdapter[TaskRecord]"]:
+    """Make what reads single lines, once: that takes as long as reading some hundred (8 ms)."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CallRecord), TypeAdapter(TaskRecord)
 
 
 def read_records(folder: Path, name: str, kind: type[Record]) -> Iterator[Record]:
@@ -226,14 +289,14 @@ def _cut(line: bytes) -> tuple[str, bytes]:
     return told["call_id"], orjson.dumps([int(gap) for gap in told["gaps_us"]])[1:-1]
 
 
-def _told(call: CallRecord) -> dict[str, Any]:
+def told(call: CallRecord) -> dict[str, Any]:
     """Leave out those later keys of a call that say nothing of their own."""
     values = {name: getattr(call, name) for name in _CALL_KEYS}
     silent = _SILENT | {key: values[other] for key, other in _AS_TOLD.items()}
     return {name: value for name, value in values.items() if silent[name] != value}
 
 
-def _append(file: FileIO, record: dict[str, Any] | EventsRecord | TaskRecord) -> None:
+def _append(file: FileIO, record: dict[str, Any] | EventsRecord | GapsRecord | TaskRecord) -> None:
     line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
     try:
         while line:  # a disk that fills up takes a part first, and tells why with the rest

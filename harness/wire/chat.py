@@ -79,12 +79,25 @@ class Decoder:
 
         Empty data: the read of `stamp_ns` went on behind what came last.
         """
-        over = self._over
-        if over or not data:
+        if self._over or not data:
             if not data:
                 self._bounds.went_on(stamp_ns)
-            return _DONE if over else _SILENT
+            return _DONE if self._over else _SILENT
         self._bounds.piece(stamp_ns)
+        payload = self._frames.whole(data)
+        if payload is None:
+            return self._events(data, stamp_ns)
+        output = self._event(payload)
+        self._bounds.ends_read = output
+        return _OUTPUT if output else self._no_output(stamp_ns)
+
+    def _no_output(self, stamp_ns: int) -> Progress:
+        if self._over:
+            self._done_ns = stamp_ns
+        return _DONE if self._over else _SILENT
+
+    def _events(self, data: bytes, stamp_ns: int) -> Progress:
+        """Take a piece that is not just one event."""
         payloads = self._frames.feed(data)
         if self._frames.names:
             self._named(payloads)
@@ -117,11 +130,13 @@ class Decoder:
             self._facts(event)
         bits = self._choices_of(event)
         self._output_was_last = bits != 0
-        if bits:
-            self._bounds.output(KIND[bits])
-            if usage or bits & TOOL:
-                self._details(bits, usage)
-        return self._output_was_last
+        if not bits:
+            return False
+        self._bounds.output(KIND[bits])
+        timings = event.get("timings")
+        if usage or timings or bits & TOOL:
+            self._details(bits, usage, timings)
+        return True
 
     def _no_json(self, payload: bytes) -> dict[str, Any]:
         """Take what is no JSON object to orjson: the end mark, an empty event, odd JSON, a broken one."""
@@ -165,8 +180,7 @@ class Decoder:
         state = self._choices.get(index if type(index) is int else 0)
         if state is None:
             state = self._choices[choice["index"]] = ChoiceState()
-        finish = choice.get("finish_reason")
-        if finish is not None:
+        if choice.get("finish_reason") is not None:
             self._finish(state, choice)
         delta = choice.get("delta")
         if not delta or type(delta) is not dict:
@@ -178,11 +192,16 @@ class Decoder:
                 return TEXT
         return state.delta(delta)
 
-    def _details(self, bits: int, usage: object) -> None:
-        """Keep what few output events tell: their tokens, by a running total, and the first tool call."""
+    def _details(self, bits: int, usage: object, timings: object) -> None:
+        """Keep what few output events tell: their tokens, by a running total, and the first tool call.
+
+        `usage`: vLLM's `continuous_usage_stats`; `timings`: llama.cpp's `timings_per_token`.
+        """
         if bits & TOOL and self._first_tool is None:
             self._first_tool = len(self._bounds.high_ns) - 1
         said = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        if said is None and isinstance(timings, dict):
+            said = timings.get("predicted_n")
         total = count(said)
         self._implausible |= said is not None and total is None
         if total is not None:

@@ -13,6 +13,7 @@ MAX_JUNK_BYTES = 4096
 
 _BOM = b"\xef\xbb\xbf"
 _LF = 0x0A
+_DATA = b"data: "
 _LINE_AND_BLANK = 2
 
 
@@ -48,19 +49,19 @@ class FrameReader:
         self.names: dict[int, str] = {}
         self.too_large = False
 
+    def whole(self, data: bytes) -> bytes | None:
+        """Return the payload if `data` is just one event of one line, as it usually is; else feed it."""
+        if self._idle:
+            lines = data.splitlines()  # bytes know the same line ends as SSE
+            if len(lines) == _LINE_AND_BLANK and not lines[1] and lines[0][:6] == _DATA and data[-1] == _LF:
+                self.clean = True
+                return lines[0][6:]
+        return None
+
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads of the events that `data` completes; an event without data has none."""
-        if self._idle:  # the usual piece is one event of one line; bytes know the same line ends as SSE
-            lines = data.splitlines()
-            if (
-                len(lines) == _LINE_AND_BLANK
-                and not lines[1]
-                and lines[0].startswith(b"data: ")
-                and data[-1] == _LF
-            ):
-                self.clean = True
-                return [lines[0][6:]]
-        return self._feed_any(data)
+        payload = self.whole(data)
+        return self._feed_any(data) if payload is None else [payload]
 
     def flush(self) -> list[bytes]:
         """End the stream: the payload of an event that lacks its blank line, if there is one."""

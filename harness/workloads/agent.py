@@ -4,6 +4,9 @@ What a model really answers shapes the history (`history = "live"`), never the p
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
+
+import orjson
 
 from harness.results import FindingName
 from harness.values import Block, Role, ToolCall
@@ -89,7 +92,8 @@ def _live(planned: PlannedStep, reply: Reply, place: str) -> tuple[History, int]
     """
     sizes = [tool.result_tokens for tool in planned.tools]
     received = len(reply.tool_calls)
-    said = Block(f"{place}/answer", reply.tokens, Role.ASSISTANT, reply.text, reply.tool_calls)
+    calls = tuple(_readable(call) for call in reply.tool_calls)
+    said = Block(f"{place}/answer", reply.tokens, Role.ASSISTANT, reply.text, calls)
     results = tuple(
         Block(
             f"{place}/result{i}", (sizes[min(i, len(sizes) - 1)] if sizes else 1), Role.TOOL, answers=call.id
@@ -98,6 +102,20 @@ def _live(planned: PlannedStep, reply: Reply, place: str) -> tuple[History, int]
     )
     told = tuple(Block(f"{place}/told{i}", size, Role.USER) for i, size in enumerate(sizes) if i >= received)
     return (said, *results, *told), abs(len(sizes) - received)
+
+
+def _readable(call: ToolCall) -> ToolCall:
+    """Give a call whose arguments are an object, as agents send it back.
+
+    Where the limit cut it off they are broken JSON, which servers refuse in a history; the model then reads
+    what it said as the text of one argument.
+    """
+    try:
+        if type(orjson.loads(call.arguments)) is dict:
+            return call
+    except orjson.JSONDecodeError:
+        pass
+    return replace(call, arguments=orjson.dumps({"input": call.arguments}).decode())
 
 
 def caveats(planner: AgentPlanner, ks: Iterable[int]) -> list[tuple[FindingName, str]]:

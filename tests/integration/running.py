@@ -118,6 +118,13 @@ class Folder:
         return {finding["name"]: finding["detail"] for finding in self.json("summary")["findings"]}
 
 
+def late(folder):
+    """Whether a run is INVALID for this machine being busy with something else."""
+    verdict = folder.json("verdict")
+    words = ("ms late at p99", "the harness itself took")
+    return verdict["verdict"] == "INVALID" and any(w in why for why in verdict["reasons"] for w in words)
+
+
 def only_late(folder):
     """Whether a run is INVALID for nothing but this machine being busy with something else."""
     verdict = folder.json("verdict")

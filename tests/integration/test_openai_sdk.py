@@ -14,6 +14,7 @@ from harness.decode import decode_file
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*.json"))
 CUT_BY_THE_SERVER = "llmock_chat_disconnect"
+ERROR_AMID = "llamacpp_agent_error_midstream"
 
 
 def status_of(file):
@@ -23,7 +24,7 @@ def status_of(file):
 STREAMS = [
     f
     for f in RECORDINGS
-    if status_of(f) == 200 and f.stem not in (CUT_BY_THE_SERVER, "llamacpp_chat_nostream")
+    if status_of(f) == 200 and f.stem not in (CUT_BY_THE_SERVER, ERROR_AMID, "llamacpp_chat_nostream")
 ]
 REFUSALS = [f for f in RECORDINGS if status_of(f) >= 400]
 
@@ -111,5 +112,14 @@ def test_a_connection_cut_by_the_server_fails_for_both():
     assert (ours["error"]["kind"], ours["text"]) == ("truncated", "Hello! LLMock ")
 
 
+def test_an_error_amid_the_stream_fails_for_both():
+    (file,) = (f for f in RECORDINGS if f.stem == ERROR_AMID)
+    (ours,) = decode_file(file)
+    with pytest.raises(openai.APIError) as raised:
+        understood_by_sdk(file)
+    assert (ours["error"]["kind"], ours["text"]) == ("stream_error", "A:\n")
+    assert raised.value.message in ours["error"]["message"]
+
+
 def test_recordings_are_what_this_test_thinks():
-    assert (len(STREAMS), len(REFUSALS)) == (13, 6)
+    assert (len(STREAMS), len(REFUSALS)) == (15, 7)

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.integration.running import harness, run, scenario, simulated
+from tests.integration.running import B200, at, harness, run, scenario, serving, simulated
 
 BACKENDS = {
     "standard": {"simulate": "gpt-5.6-sol-standard"},
@@ -119,6 +119,42 @@ def test_unlike_runs_are_refused(first, tmp_path):
     ended = harness("compare", str(first[1].path), str(other.path))
     assert ended.code == 2
     assert ended.err.strip().endswith("are unlike runs: they differ in seed, load")
+
+
+def changed(folder, to, change):
+    """Copy a run, with something else in its run.json."""
+    shutil.copytree(folder, to)
+    about = orjson.loads((to / "run.json").read_bytes())
+    change(about)
+    (to / "run.json").write_bytes(orjson.dumps(about))
+    return to
+
+
+def test_runs_with_other_numbers_of_users_are_compared_and_the_load_is_told(first, tmp_path):
+    ours = first[1].path
+    other = changed(ours, tmp_path / "one", lambda about: about["scenario"]["load"].update(users=1))
+    ended = harness("compare", ours, other)
+    assert ended.code == 0
+    assert "pairs (bounded, lost)" in ended.out
+    assert f"* the load differs: users a backend: 4 in {ours}, 1 in {other}; " in ended.out
+    refused = harness("gate", other, "--baseline", ours)  # it asks about the backend: under the same load
+    assert refused.code == 2
+    assert refused.sentence() == f"{ours} and {other} are unlike runs: they differ in load"
+
+
+def test_two_runs_of_one_backend_do_not_share_its_quota_and_each_is_named(tmp_path):
+    """The runs were one after the other; a sentence about both says which one it means."""
+    with serving(B200) as url:
+        _, folder = run(tmp_path, compared(tmp_path, top="", backends={"mine": at(url)}), "--tasks", "4")
+
+    def say(about):
+        about["facts"]["backends"]["mine"]["identity"]["body"] = '{"user":"me"}'
+
+    ours, other = folder.path, changed(folder.path, tmp_path / "other", say)
+    ended = harness("compare", ours, other)
+    assert ended.code == 0
+    assert "both ask" not in ended.out
+    assert f"* mine: mine in {ours} and mine in {other} differ in more than tier: request body" in ended.out
 
 
 @pytest.mark.parametrize("command", ["report", "gate"])

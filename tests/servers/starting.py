@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -39,6 +40,32 @@ def llmock(folder):
         yield url
 
 
+@contextlib.contextmanager
+def prometheus(folder, port, *, every="3s"):
+    """Debian's Prometheus with data of its own, scraping 127.0.0.1:PORT as job `harness`; gives its URL."""
+    folder = Path(folder) / "prometheus"
+    folder.mkdir()
+    config = {
+        "global": {"scrape_interval": every, "scrape_timeout": every},
+        "scrape_configs": [
+            {"job_name": "harness", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]},
+        ],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+    address = f"127.0.0.1:{free_port()}"
+    words = (f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data")
+    with _running(folder, "prometheus", *words, f"--web.listen-address={address}") as (process, log):
+        _wait_for(f"http://{address}/-/ready", process, log)
+        yield f"http://{address}"
+
+
+def free_port():
+    """A port of loopback that nobody has now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 def ask(url, *, method="GET", body=None):
     """Speak JSON with a server's own control interface."""
     data = None if body is None else json.dumps(body).encode()
@@ -50,8 +77,14 @@ def ask(url, *, method="GET", body=None):
 @contextlib.contextmanager
 def _started(folder, program, *words, env=None):
     """Run a program until the with-block ends; its log tells the port that it was given."""
+    with _running(folder, program, *words, env=env) as (process, log):
+        yield _url(process, log)
+
+
+@contextlib.contextmanager
+def _running(folder, program, *words, env=None):
     place = found(program)
-    assert place is not None, f"{program} is not installed: make .venv/servers"
+    assert place is not None, f"{program} is not installed: make .venv/servers, or .ci/run"
     log = Path(folder) / f"{program}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -61,7 +94,7 @@ def _started(folder, program, *words, env=None):
             env=os.environ | {"PATH": PLACES} | (env or {}),
         )
     try:
-        yield _url(process, log)
+        yield process, log
     finally:
         process.kill()
         process.wait()
@@ -74,3 +107,13 @@ def _url(process, log):
             return told[1]
         time.sleep(0.02)
     raise AssertionError(f"it does not listen: {log.read_text()}")
+
+
+def _wait_for(url, process, log):
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(OSError):  # not up yet
+            urllib.request.urlopen(url, timeout=PATIENCE_S).close()
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"it does not answer: {log.read_text()}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -363,6 +364,37 @@ def test_calls_beyond_the_plan_get_results_too_and_are_counted():
     assert records[0].plan_mismatch == 2 * calls
     answered = {block.answers for block in requests[-1].blocks if block.answers}
     assert {"x1", "x2"} <= answered
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        pytest.param('{"input": "A.A.', {"input": '{"input": "A.A.'}, id="cut off by the limit"),
+        pytest.param("", {"input": ""}, id="before it began"),
+        pytest.param('["a"]', {"input": '["a"]'}, id="no object"),
+        pytest.param('{"a": 1}', {"a": 1}, id="whole"),
+    ],
+)
+def test_arguments_that_are_no_object_are_told_as_text_of_one(said, sent):
+    """Servers refuse a history with broken arguments (recordings/llamacpp_agent_error_arguments.json)."""
+    one = planner("demo")
+
+    def cut_off(exchange):
+        honest = exchange._timeline
+
+        def broken(request, at):
+            timeline = honest(request, at)
+            object.__setattr__(timeline.answer, "tool_calls", (ToolCall("x1", "run_shell", said),))
+            return timeline
+
+        exchange._timeline = broken
+
+    requests, _, _ = work(one, [with_tools(one)], change=cut_off)
+    calls = [call for block in requests[-1].blocks for call in block.tool_calls]
+    assert calls
+    assert all(
+        (call.id, call.name, json.loads(call.arguments)) == ("x1", "run_shell", sent) for call in calls
+    )
 
 
 def test_times_of_a_task_are_its_calls_its_tools_and_the_agents_own():

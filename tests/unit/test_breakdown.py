@@ -34,6 +34,19 @@ def test_hidden_reasoning_never_exceeds_what_ttft_leaves_of_it():
     assert shares([piece], ended=2) == {"network": 0.125, "reasoning": 0.375, "decode": 0.5}
 
 
+def test_tokens_that_the_first_event_held_back_are_decode():
+    # 6 of 11 tokens came in the first event: 5 gaps in 1 s, TPOT 0.2 s; its first token came 1 s before it
+    assert shares([call(0, 3, 4, first_event_tokens=6)], ended=4) == {"ttft": 0.5, "decode": 0.5}
+    assert shares([call(0, 3, 4, first_event_tokens=1)], ended=4) == {"ttft": 0.75, "decode": 0.25}
+
+
+def test_what_the_first_event_held_back_never_exceeds_what_ttft_leaves_of_it():
+    assert shares([call(0, 1, 4, first_event_tokens=9, network_ns=S)], ended=4) == {
+        "network": 0.25,
+        "decode": 0.75,
+    }
+
+
 def test_network_is_capped_by_ttft():
     assert shares([call(0, 1, 2, network_ns=5 * S)], ended=2) == {"network": 0.5, "decode": 0.5}
 

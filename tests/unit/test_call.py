@@ -2,7 +2,13 @@
 
 import pytest
 
-from harness.measure.metrics.call import hidden_tokens, streamed_per_event, streamed_tokens, tpot_ns
+from harness.measure.metrics.call import (
+    hidden_tokens,
+    streamed_per_event,
+    streamed_tokens,
+    tokens_after_last,
+    tpot_ns,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +57,25 @@ def test_streamed_tokens(output, hidden, streamed):
 )
 def test_streamed_per_event(told, output, hidden, streamed):
     assert streamed_per_event(told, output_tokens=output, hidden=hidden) == streamed
+
+
+@pytest.mark.parametrize(
+    ("told", "streamed", "after"),
+    [
+        pytest.param([18, 7, 13], 44, 6, id="a-tool-call's-end"),
+        pytest.param([1, 1, 1], 3, 0, id="none"),
+        pytest.param([1, None, 2], 5, 2, id="told-of-the-last"),
+        pytest.param([1, 2, None], 9, 0, id="not-told-of-the-last"),
+        pytest.param([None, None], 9, 0, id="told-of-none"),
+        pytest.param([1, 0, 0], 9, 0, id="totals-that-stand-still"),
+        pytest.param([5], 9, 4, id="one-event"),
+        pytest.param([], 9, 0, id="no-event"),
+        pytest.param([1, 2], None, 0, id="no-usage"),
+        pytest.param([4, 4], 5, 0, id="more-than-usage-says"),
+    ],
+)
+def test_tokens_after_the_last_output_event(told, streamed, after):
+    assert tokens_after_last(told, streamed=streamed) == after
 
 
 @pytest.mark.parametrize(

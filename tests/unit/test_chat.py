@@ -16,9 +16,10 @@ def event(**fields):
     return b"data: " + orjson.dumps(fields) + b"\n\n"
 
 
-def delta(finish_reason=None, index=0, usage=None, **fields):
+def delta(finish_reason=None, index=0, usage=None, timings=None, **fields):
     choice = {"index": index, "delta": fields, "finish_reason": finish_reason}
-    return event(id="c", choices=[choice], **({"usage": usage} if usage else {}))
+    told = {"usage": usage, "timings": timings}
+    return event(id="c", choices=[choice], **{name: value for name, value in told.items() if value})
 
 
 def tool(**fields):
@@ -202,6 +203,24 @@ def totals(*numbers):
     ],
 )
 def test_tokens_per_event(pieces, tokens):
+    assert list(finished(*pieces).tokens) == tokens
+
+
+def llamacpp(*numbers, **more):
+    return [delta(content="x", timings={"prompt_n": 9, "predicted_n": n}, **more) for n in numbers]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "tokens"),
+    [
+        pytest.param(llamacpp(18, 25, 26), [18, 7, 1], id="running"),
+        pytest.param(llamacpp(3, 4, usage={"completion_tokens": 2}), [2, 0], id="usage-goes-before"),
+        pytest.param(llamacpp(True, "4"), [-1, -1], id="no-numbers"),
+        pytest.param([delta(content="x", timings=[7])], [-1], id="a-list"),
+    ],
+)
+def test_llamacpp_tells_running_totals_in_timings(pieces, tokens):
+    """`timings_per_token = true` in the body; llama.cpp's tools/server/README.md."""
     assert list(finished(*pieces).tokens) == tokens
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import itertools
 import json
+import re
 from pathlib import Path
 
 import orjson
@@ -202,3 +203,13 @@ def test_lines_of_all_recordings_can_be_printed():
     lines = list(itertools.chain.from_iterable(map(decode_file, files)))
     assert len(lines) == len(files) > 15
     assert all(orjson.dumps(line) for line in lines)
+
+
+@pytest.mark.parametrize("name", ["agent_tool_call", "agent_tool_call_cut", "chat_usage_timings"])
+def test_tpot_agrees_with_what_the_server_measured_itself(name):
+    """llama.cpp's last event tells its own time of generation: n - 1 steps after the first token."""
+    file = DATA / "recordings" / f"llamacpp_{name}.json"
+    wire = b"".join(base64.b64decode(piece) for _, piece in orjson.loads(file.read_bytes())["wire"])
+    told = orjson.loads(re.findall(rb'"timings":(\{[^}]*\})', wire)[-1])
+    (line,) = decode_file(file)
+    assert line["tpot_ms"] == pytest.approx(told["predicted_ms"] / (told["predicted_n"] - 1), rel=0.1)

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from harness.clock import HandClock, MachineClock
-from harness.engine import AFTER_FAILURE_S, Engine, Job
-from harness.engine import Kept as KeptTo
+from harness.engine import AFTER_FAILURE_S, Engine
+from harness.job import Job
+from harness.job import Kept as KeptTo
 from harness.lanes import LOST_AFTER
 from harness.measure.conclude import conclude
 from harness.measure.pairs import pair

@@ -2,7 +2,7 @@
 
 import re
 
-from harness.run import default_folder
+from harness.folder import default_folder
 
 
 def test_folders_of_one_second_are_numbered(tmp_path, monkeypatch):

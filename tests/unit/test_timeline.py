@@ -113,6 +113,16 @@ def test_the_formula_for_tpot_holds_for_what_the_files_say(first):
     assert streamed == sum(count * n for count, n in events.tokens)
 
 
+def test_tokens_that_came_behind_the_last_event_are_no_part_of_tpot():
+    """The closing signs of a tool call come in no event: llama.cpp's parser holds them back."""
+    answer = an_answer(
+        [[200 * MS, 1], [350 * MS, 1], [600 * MS, 1]], tokens=array("q", [18, 7, 13]), usage=told(44)
+    )
+    call, _ = records_of(a_timeline(answer), FACTS, cut=False)
+    assert (call.first_event_tokens, call.tokens_after_last) == (18, 6)
+    assert METRICS["tpot_ms"].value(calls_of([call])) == 400 * MS / (44 - 18 - 6)
+
+
 def test_no_output_at_all():
     call, events = records_of(a_timeline(an_answer([])), FACTS, cut=False)
     assert call.first_output_ns is None

@@ -53,11 +53,23 @@ def streamed_per_event(
     return None if first >= 0 and told[-1] < 0 else told
 
 
+def tokens_after_last(told: Sequence[int | None], *, streamed: int | None) -> int:
+    """Return the streamed tokens that came behind the last output event: no part of the span of TPOT.
+
+    told: streamed tokens of each event, None where untold. Signs that close a tool call, and the end token,
+    are generated and counted, but a server's parser holds them back. 0 where totals do not reach the last
+    event, or stand still, so that they count nothing.
+    """
+    if streamed is None or not told or told[-1] is None or (len(told) > 1 and not any(told[1:])):
+        return 0
+    return max(0, streamed - sum(count or 0 for count in told))
+
+
 def tpot_ns(span_ns: int | None, *, streamed: int | None, first: int | None) -> float | None:
     """Return time per output token: span / (streamed - first).
 
-    span = last output - first output, None unless there are two events; streamed tokens of the call;
-    `first` tokens of its first event, which came before the span began: 1 where the stream does not tell.
+    span = last output - first output, None unless there are two events; streamed tokens up to the last one;
+    `first` tokens of the first one, which came before the span began: 1 where the stream does not tell.
     None if no token came after it.
     """
     first = 1 if first is None else first

@@ -34,13 +34,13 @@ def streamed_tokens(calls: Calls) -> Floats:
 
 
 def call_tpot_ns(calls: Calls) -> Floats:
-    """(last output - first output) / (streamed tokens - tokens of the first event); needs two events.
+    """(last output - first output) / (streamed tokens between them); needs two events.
 
-    As `metrics.call.tpot_ns`: the first event has 1 token where the stream does not tell.
+    As `metrics.call.tpot_ns`: the first event has 1 token where the stream does not tell, and what came
+    behind the last event is no part.
     """
-    tokens = streamed_tokens(calls) - np.where(
-        np.isnan(calls.first_event_tokens), 1, calls.first_event_tokens
-    )
+    first = np.where(np.isnan(calls.first_event_tokens), 1, calls.first_event_tokens)
+    tokens = streamed_tokens(calls) - calls.tokens_after_last - first
     known = (tokens > 0) & (calls.streamed_events >= TWO)
     return over(calls.last_output_ns - calls.first_output_ns, np.where(known, tokens, np.nan))
 

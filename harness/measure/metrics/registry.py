@@ -131,7 +131,7 @@ METRICS: dict[str, Metric] = {
             "ms",
             Unit.CALL,
             "lower",
-            "(last output - first output) / (streamed tokens - tokens of the first event)",
+            "(last output - first output) / (streamed tokens between them)",
             "AIPerf inter_token_latency, without hidden tokens",
             call_tpot_ns,
             1e-6,
