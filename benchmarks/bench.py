@@ -151,6 +151,7 @@ def ttft_rows(seen: Sequence[Figures]) -> Iterator[Row]:
         if one.tls or one.blocked or one.streams < min(cost.STREAMS):
             continue
         what, figure = f"TTFT error, {one.streams} streams", f"p50/p99 {stamps.quantiles(one.ttft_ns)} us"
+        figure += f", of the first stamp {stamps.quantiles(one.first_ns)} us"
         figure += f"; server late {one.late} times, {one.latest_ns / 1e6:.1f} ms at most"
         if one.streams == min(cost.STREAMS):
             holds = one.ttft_us(0.99) <= TTFT_P99_US

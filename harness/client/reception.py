@@ -157,22 +157,12 @@ class Reception:
         self.done_ns = self.stamp_ns() if self.framed else self.clock.now_ns()
         self.ended.set_result(None)
 
-    def sent_ns(self) -> int:
-        """When the request went out, which the exchange's own work until then is no part of.
-
-        Over a connection that was open: its first byte. Else: when opening the connection began.
-        """
-        if self.connection == "new":
-            return self._connecting_ns or self.began_ns
-        asked_ns = self._socket.asked_ns if self._socket is not None else 0
-        return max(asked_ns, self.began_ns)  # a request that never left began no sooner than it was asked for
-
     def timeline(self) -> Timeline:
         """Put into one value what is known now."""
         stamped = self._socket is not None and self._socket.loop_reads == self._loop_reads_before
         kernel = stamped and self.stamps_kept and self.headers_ns is not None
         return Timeline(
-            sent_ns=self.sent_ns(),
+            sent_ns=self.began_ns,
             done_ns=self.clock.now_ns() if self.done_ns is None else self.done_ns,
             headers_ns=self.headers_ns,
             status=self.status,

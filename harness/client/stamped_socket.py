@@ -10,15 +10,12 @@ until the queue is empty; `recv_into` (asyncio's TLS, and nothing else) also wai
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 from harness.clock import monotonic_ns, realtime_ns
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 READ_BYTES = 16_384
 """Bytes asked for at a time: larger buffers come from mmap and cost 10 us a read."""
@@ -80,22 +77,19 @@ _WALL = WallOffset()
 class StampedSocket(socket.socket):
     """Keeps the arrival time of the newest byte it has handed out.
 
-    `arrival_ns` is on CLOCK_MONOTONIC, and so is `asked_ns`: when the first bytes after the newest read
-    went out, which is when a request began. `loop_reads` counts the reads whose stamp is not the kernel's
+    `arrival_ns` is on CLOCK_MONOTONIC. `loop_reads` counts the reads whose stamp is not the kernel's
     word for exactly these bytes: compare it before and after to know whether all of some reads were.
     `stopped`: the newest read's stamp is an upper bound only: the read may have left bytes behind that
     its stamp is already that of, or the stamp is the loop's.
     """
 
     __slots__ = (
-        "_answered_ns",
         "_held",
         "_late_error",
         "_offset_ns",
         "_records",
         "_wall",
         "arrival_ns",
-        "asked_ns",
         "loop_reads",
         "stopped",
     )
@@ -104,7 +98,6 @@ class StampedSocket(socket.socket):
         super().__init__(family, kind, proto, fileno)
         self.loop_reads = 0
         self.stopped = False
-        self.asked_ns = self._answered_ns = 0
         self._held = b""
         self._late_error: OSError | None = None
         self._records = True
@@ -115,21 +108,6 @@ class StampedSocket(socket.socket):
         self._wall = wall
         self.arrival_ns = wall.now_ns()
         self._offset_ns = wall.ns
-
-    def send(self, data: "ReadableBuffer", flags: int = 0, /) -> int:
-        """Send, and keep when a request began."""
-        self._ask()
-        return super().send(data, flags)
-
-    def sendmsg(self, buffers: "Iterable[ReadableBuffer]", /, *more: Any) -> int:  # noqa: ANN401 - handed on as they are
-        """Send several buffers at once, as asyncio does from Python 3.12 on."""
-        self._ask()
-        return super().sendmsg(buffers, *more)
-
-    def _ask(self) -> None:
-        if self.arrival_ns != self._answered_ns:
-            self._answered_ns = self.arrival_ns
-            self.asked_ns = monotonic_ns()
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Read all that is queued, up to `bufsize`, and keep the stamp of the newest byte."""

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import trustme
+from aiohttp.client_proto import ResponseHandler
 
 from harness.client.http import BODY_BYTES, CallLimits, Endpoint, HttpExchange
 from harness.clock import MachineClock, monotonic_ns
@@ -132,6 +133,28 @@ def test_stamps_are_arrivals_though_the_loop_was_blocked(tls, secure):
         assert before - 100_000 <= stamp < unblocked
     assert timeline.sent_ns < timeline.headers_ns <= listener.stamps[0]
     assert listener.stamps[-1] <= timeline.done_ns
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_parser_sees_only_the_beginning_and_the_end_of_a_stream_of_one_chunk_a_read(tls, secure, monkeypatch):
+    server_tls, client_tls = tls if secure else (None, None)
+    seen, through = [], ResponseHandler.data_received
+    monkeypatch.setattr(
+        ResponseHandler, "data_received", lambda to, data: seen.append(data) or through(to, data)
+    )
+
+    async def main():
+        listener = Listener()
+        handler = step_by_step(listener, [], 20)
+        async with serve(handler, server_tls) as port, exchange(port, tls=client_tls) as send:
+            for _ in range(2):  # the second answer finds the connection as the parser left it
+                timeline = await send(REQUEST, listener)
+        return timeline, listener
+
+    timeline, listener = asyncio.run(main())
+    assert timeline.error is None
+    assert len(listener.events) == 40
+    assert len(list(filter(None, seen))) <= 2 * 3  # the head, the next chunk, the end
 
 
 @both_ways

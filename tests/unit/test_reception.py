@@ -3,7 +3,6 @@
 import asyncio
 import select
 import socket
-from types import SimpleNamespace
 
 import pytest
 
@@ -49,23 +48,3 @@ def test_a_read_that_stopped_before_the_end_of_the_queue_is_told_to_have_gone_on
     heard, stamp = asyncio.run(main())
     went_on = [] if bufsize > 30 else [(b"", stamp)]
     assert heard == [(b"x" * min(bufsize, 30), stamp), *went_on]
-
-
-@pytest.mark.parametrize(
-    ("connection", "connecting_ns", "asked_ns", "sent_ns"),
-    [
-        pytest.param("reused", 0, 70, 70, id="over an open connection, the first byte"),
-        pytest.param("reused", 0, 20, 50, id="one that never left"),
-        pytest.param("new", 60, 80, 60, id="opening the connection"),
-        pytest.param("new", 0, 0, 50, id="not even that"),
-    ],
-)
-def test_when_a_request_was_sent(connection, connecting_ns, asked_ns, sent_ns):
-    async def main():
-        ended = asyncio.get_running_loop().create_future()
-        return Reception(MachineClock(), lambda data, stamp: Progress.SILENT, ended, began_ns=50)
-
-    reception = asyncio.run(main())
-    reception.connection, reception._connecting_ns = connection, connecting_ns
-    reception._socket = SimpleNamespace(asked_ns=asked_ns)
-    assert reception.sent_ns() == sent_ns

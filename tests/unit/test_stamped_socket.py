@@ -181,22 +181,6 @@ def test_a_stamp_from_the_future_or_from_before_the_last_read_is_not_believed(pa
         assert client.arrival_ns >= after
 
 
-@linux
-def test_a_request_begins_with_the_first_bytes_behind_an_answer(pair):
-    client, server = pair
-    before = monotonic_ns()
-    client.send(b"a question")
-    began = client.asked_ns
-    assert before <= began <= monotonic_ns()
-    client.sendmsg([b"its ", b"second part"])
-    assert client.asked_ns == began
-    arrived(client, server, b"an answer")
-    client.recv(262_144)
-    before = monotonic_ns()
-    client.sendmsg([b"the ", b"next question"])
-    assert before <= client.asked_ns <= monotonic_ns()
-
-
 def test_offset_is_measured_between_two_close_readings():
     readings = iter([0, 900, 1000, 1010, *[2000, 2900] * 6])  # one tight pair: 1000..1010
     offset = WallOffset(lambda: next(readings), lambda: 5000)
