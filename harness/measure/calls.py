@@ -169,11 +169,14 @@ class Gathering:
             "tier": [s or a for s, a in zip(told["tier_served"], told["tier_asked"], strict=True)],
             "error_kind": [None if error is None else error.kind for error in told["error"]],
             "error_message": [None if error is None else error.message for error in told["error"]],
-            "attempts_ns": [_before_ns(*one) for one in zip(told["attempts"], told["sent_ns"], strict=True)],
+            "attempts_ns": [
+                _before_ns(attempts, sent) if attempts else 0
+                for attempts, sent in zip(told["attempts"], told["sent_ns"], strict=True)
+            ],
         }
-        columns = {name: self._column(name, told[name]) for name in self._parts}
-        if any(np.isnan(columns[name]).any() for name in ALWAYS):
+        if any(None in told[name] for name in ALWAYS):
             raise ValueError("a call without its marks")
+        columns = {name: self._column(name, told[name]) for name in self._parts}
         "".join(told["call_id"])  # a TypeError if one is no text
         self.call_ids.extend(told["call_id"])
         for name, column in columns.items():
@@ -181,7 +184,8 @@ class Gathering:
 
     def calls(self) -> Calls:
         """Give all that was taken up, and forget it: else it would be held twice."""
-        self.add([])  # where nothing was, each column is empty
+        if not self.call_ids:
+            self.add([])  # no columns, rather than none
         columns: dict[str, Any] = {}
         for name in list(self._parts):
             column = np.concatenate(self._parts.pop(name))
@@ -202,7 +206,7 @@ class Gathering:
             if not isinstance(word, str):
                 raise TypeError(f"{name} is no text")
             known[str(_KINDS.get(name, str)(word))] = len(known) - (None in known)
-        return np.fromiter((known[word] for word in told), dtype=np.int32, count=len(told))
+        return np.fromiter(map(known.__getitem__, told), dtype=np.int32, count=len(told))
 
 
 def _before_ns(attempts: Sequence[Mapping[str, Any]], sent_ns: int) -> int:

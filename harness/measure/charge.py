@@ -64,13 +64,12 @@ def calls_usd(calls: Calls, prices: Prices, *, like: Habit = STRANGER) -> Floats
     """
     usd = np.full(len(calls), np.nan)
     for tier in calls.tier.counted():
-        here = calls.tier.are((tier,))
-        usd[here] = _tier_usd(calls[here], prices, tier, like)
+        usd = np.where(calls.tier.are((tier,)), _tier_usd(calls, prices, tier, like), usd)
     return usd
 
 
 def _tier_usd(calls: Calls, prices: Prices, tier: str | None, like: Habit) -> Floats:
-    """Cost of calls that are all charged at one tier."""
+    """Cost of calls, if all of them are charged at one tier."""
     entry = entry_at(prices, tier)
     price = None if entry is None else entry.price
     unknown = np.full(len(calls), np.nan)
@@ -106,11 +105,16 @@ def task_usd(calls: Calls, prices: Prices, *, like: Habit | None = None) -> floa
 
 def habit(calls: Calls) -> Habit:
     """Sum up the calls that told their tokens."""
-    known = calls[told(calls)]
-    sent, came, events = (
-        float(one.sum()) for one in (known.input_tokens, known.output_tokens, known.streamed_events)
+    known = told(calls)
+    sent, cached, came, events = (
+        float(one[known].sum())
+        for one in (
+            calls.input_tokens,
+            _or_0(calls.cached_tokens),
+            calls.output_tokens,
+            calls.streamed_events,
+        )
     )
-    cached = float(np.nansum(known.cached_tokens))
     return Habit(
         cached_share=cached / sent if sent else STRANGER.cached_share,
         tokens_per_event=max(1.0, came / events) if events else STRANGER.tokens_per_event,

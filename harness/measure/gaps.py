@@ -88,7 +88,7 @@ class Gaps:
     _counted: list[Counted] = field(default_factory=list)
     _rows: dict[str, int] = field(default_factory=dict)
     _values: list[tuple[int, Ints]] = field(default_factory=list)
-    _keys: list[NDArray[np.int32]] = field(default_factory=list)
+    _keys: list[Ints] = field(default_factory=list)
     _hot: int = 0
     _waiting: int = 0
 
@@ -115,8 +115,7 @@ class Gaps:
             return
         values = np.concatenate([one for _, one in self._values])
         values[values.view(np.uint64) >= OVERFLOW_FROM] = OVERFLOW_FROM  # negative ones too
-        first = np.array([row * WIDTH for row, _ in self._values], dtype=np.int32)
-        keys = np.repeat(first, [len(one) for _, one in self._values])
+        keys = np.repeat([row * WIDTH for row, _ in self._values], [len(one) for _, one in self._values])
         keys += bucket(values)
         self._keys.append(keys)
         self._waiting += len(keys)

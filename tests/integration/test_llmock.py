@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.integration.running import run, scenario
+from tests.integration.running import only_late, run_once, scenario
 from tests.servers.starting import ask, llmock
 
 pytestmark = pytest.mark.needs("llmock")
@@ -60,7 +60,7 @@ def ran(folder, server, *, models=("gpt-4o",), calls=1, tasks=4, first_output_s=
     backends = {model: {"url": f"{server}/v1", "model": model, "limits": limits} for model in models}
     load = f'kind = "closed"\nusers = {tasks}\ntasks = {tasks}'
     path = scenario(folder, backends, load=load, workload=TASK.format(calls=calls))
-    ended, out = run(folder, path, "--quiet")
+    ended, out = run_once(folder / "out", path, "--quiet")
     assert len(out.lines("events")) == len(out.lines("calls"))
     return ended, out, out.lines("calls")
 
@@ -77,7 +77,7 @@ def received(server):
 
 def test_a_tool_loop_without_a_fault(tmp_path, server):
     ended, out, calls = ran(tmp_path, server, calls=2)
-    assert ended.code == 0, ended.err
+    assert ended.code == 0 or only_late(out), ended.err
     assert {(task["outcome"], task["plan_mismatch"]) for task in out.tasks()} == {("completed", 0)}
     assert Counter(call["finish_reason"] for call in calls) == {"tool_calls": 4, "stop": 4}
     assert len(received(server)) == 8
@@ -133,7 +133,7 @@ def test_a_stall_ends_by_its_limit(broken):
 def test_each_fault_once_and_then_none(tmp_path, server):
     script(server, *(behavior for behavior, *_ in FAULTS.values()))
     ended, out, calls = ran(tmp_path, server, calls=2, tasks=8)
-    assert ended.code == 0, ended.err
+    assert ended.code == 0 or only_late(out), ended.err
     kinds = Counter(call["error"]["kind"] for call in calls if call["error"])
     assert kinds == Counter(kind for _, kind, *_ in FAULTS.values())
     tasks = Counter((task["outcome"], task["calls"]) for task in out.tasks())
@@ -145,7 +145,7 @@ def test_each_fault_once_and_then_none(tmp_path, server):
 def test_a_slow_first_token_is_time_to_first_token(tmp_path, server):
     script(server, {"type": "slow_first_token", "seconds": SLOW_S, "times": None})
     ended, out, calls = ran(tmp_path, server, tasks=6)
-    assert ended.code == 0, ended.err
+    assert ended.code == 0 or only_late(out), ended.err
     for call in calls:
         assert SLOW_S <= (call["first_output_ns"] - call["sent_ns"]) / 1e9 < SLOW_S + 2
     one = out.json("summary")["backends"]["gpt-4o"]["workloads"]["demo"]

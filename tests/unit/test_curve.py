@@ -5,7 +5,15 @@ import warnings
 import numpy as np
 import pytest
 
-from harness.measure.curve import completion_curve, redrawn, share_at, share_replicates, time_at
+from harness.measure import curve as curves
+from harness.measure.curve import (
+    completion_curve,
+    redrawn,
+    share_at,
+    share_replicates,
+    time_at,
+    time_replicates,
+)
 from harness.records import TaskOutcome
 
 C, F, T, X = TaskOutcome.COMPLETED, TaskOutcome.FAILED, TaskOutcome.TIMEOUT, TaskOutcome.CUT
@@ -88,6 +96,24 @@ def test_without_censoring_it_is_the_share_of_all_tasks(seed):
     for at in np.quantile(times, [0.1, 0.5, 0.9]):
         done = sum(t <= at and one is C for t, one in zip(times, ended, strict=True))
         assert share_at(curve, at) == pytest.approx(done / len(times))
+
+
+@pytest.mark.parametrize("cells", [1, 150, 100_000])
+def test_units_are_drawn_with_all_their_tasks_however_many_resamples_at_a_time(monkeypatch, cells):
+    monkeypatch.setattr(curves, "CELLS", cells)
+    times, outcomes = some_tasks(4, n=60, ties=True)
+    dice = np.random.default_rng(1)
+    units, places = dice.integers(0, 3, (7, 20)).astype(np.uint16), dice.integers(0, 20, 60)
+    units[3] = 0  # a resample that drew nothing: no share, and no time that is reached
+    one, other = redrawn(times, outcomes, units, places), redrawn(times, outcomes, units[:, places])
+    for replicates, asked, n in (
+        (share_replicates, np.quantile(times, [0.1, 0.9]), 6),
+        (time_replicates, [0.5], 7),
+    ):
+        found = replicates(one, asked)
+        assert found.shape == (len(asked), n)
+        assert (found == replicates(other, asked)).all()
+    assert time_replicates(one, [0.5])[0, 3] == np.inf
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["distinct", "ties"])
