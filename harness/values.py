@@ -52,7 +52,9 @@ class Request:
     """One model call to be made. `body` is None until a dialect has encoded it.
 
     `min_tokens` is set when the output length is forced (`ignore_eos`); `x_plan` goes to our own
-    simulator only; `extra_body` is merged into the body last.
+    simulator only; `extra_body` is merged into the body last. `conversation` names calls that belong on one
+    connection where a transport keeps state in it. With `previous_response_id` the server holds what came
+    before: `blocks` are then only what is new.
     """
 
     model: str
@@ -63,6 +65,8 @@ class Request:
     service_tier: str | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     x_plan: Mapping[str, Any] | None = None
+    conversation: str = ""
+    previous_response_id: str | None = None
     path: str = ""
     body: bytes | None = None
 
@@ -86,6 +90,7 @@ class ErrorKind(StrEnum):
     TOTAL_TIMEOUT = "total_timeout"
     HTTP_ERROR = "http_error"
     NOT_STREAMED = "not_streamed"
+    NOT_A_MODEL_CALL = "not_a_model_call"
     NOT_SSE = "not_sse"
     STREAM_ERROR = "stream_error"
     MALFORMED_EVENT = "malformed_event"
@@ -140,7 +145,8 @@ class Answer:
     used as a count unless all are >= 0. `first_tool` is the first event with a part of a tool call,
     which text in the same event may hide from `kinds`. `done_ns` is the stamp of the terminal event, if
     any came.
-    `reasoning_summary`: only summaries of the reasoning were streamed.
+    `reasoning_summary`: only summaries of the reasoning were streamed. `server_timing`: the server's own
+    times of this call in seconds: `queue_s`, `prompt_s`, `completion_s`, `total_s`, `rtt_s`, and others.
     """
 
     high_ns: "array[int]" = field(default_factory=_longs)
@@ -160,6 +166,7 @@ class Answer:
     malformed_events: int = 0
     reasoning_summary: bool = False
     choices: Mapping[int, Choice] = field(default_factory=dict)
+    server_timing: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 

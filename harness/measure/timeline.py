@@ -117,7 +117,7 @@ def records_of(
         finish_reason=answer.finish_reason,
         cancelled_ns=None,
         request_id=answer.request_id or timeline.request_id,
-        server_timing=None,
+        server_timing=dict(answer.server_timing) or None,
         first_event_tokens=tokens[0] if tokens else None,
         tokens_after_last=tokens_after_last(tokens, streamed=streamed_of(answer)),
         streamed_events=len(answer.high_ns),

@@ -196,6 +196,7 @@ class StreamDecoder:
             choices={i: Choice(joined(c.text), c.finish_reason) for i, c in sorted(draft.choices.items())}
             if several
             else {},
+            server_timing=draft.timing,
             warnings=self._warnings(usage, plausible=plausible, whole=ended and error is None),
         )
 
