@@ -181,7 +181,11 @@ class StampClock(StrEnum):
 class Timeline:
     """One exchange in time: transport facts, and the answer once it is decoded.
 
-    `network_ns` is what the path itself cost: connect, TLS and one smoothed round trip.
+    `sent_ns` is the first touch of the network: the beginning of opening a connection, else the first byte of
+    the request. What opening cost is 0 where nothing was opened: `dns_ns`, `connect_ns` (TCP), `tls_ns`,
+    `upgrade_ns` (WebSocket). `round_trip_ns` is the kernel's smoothed round trip, 0 where it tells none.
+    `reconnects` counts connections of the same conversation that the server had closed. `last_byte_ns` is the
+    stamp of the newest byte; `cancelled_ns` when the caller cancelled.
     `error` is the transport's own failure; the answer may hold another. A body that is no event
     stream (status >= 400, another content type) is kept in `body`, its first 64 KiB; `received_bytes`
     counts those of a stream, without their framing. `warnings` has
@@ -196,7 +200,14 @@ class Timeline:
     body: bytes | None = None
     connection: Literal["new", "reused"] = "new"
     clock: StampClock = StampClock.LOOP
-    network_ns: int = 0
+    dns_ns: int = 0
+    connect_ns: int = 0
+    tls_ns: int = 0
+    upgrade_ns: int = 0
+    round_trip_ns: int = 0
+    reconnects: int = 0
+    last_byte_ns: int | None = None
+    cancelled_ns: int | None = None
     received_bytes: int = 0
     request_id: str | None = None
     error: CallError | None = None
