@@ -58,7 +58,9 @@ class CallRecord:
     none: TPOT = (last output - first output) / (output_tokens - hidden_tokens - both). A key with a default
     is left out of the line where it has that value; `input_planned` and `output_asked` where they equal
     `input_tokens` and `output_tokens`. `output_control` is None on a simulated backend, which gives the
-    planned length.
+    planned length. `attempts` is empty where there was one, else it lists all, the last one too.
+    `limit_wait_ns` is what all of them waited for the client's own caps. `limits_told`: numbers of the
+    answer's limit headers.
     """
 
     schema: int = SCHEMA
@@ -111,6 +113,7 @@ class CallRecord:
     input_planned: int | None = None
     output_asked: int | None = None
     output_control: str | None = None
+    limits_told: dict[str, float] | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -7,6 +7,7 @@ parallel pieces only the last one to end counts; that is what the task waited fo
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from harness.measure.metrics.call import streamed_tokens, tpot_ns
 from harness.records import CallRecord
@@ -36,8 +37,10 @@ def waiting(part: str, started_ns: int, ended_ns: int) -> Piece:
 
 
 def call_piece(call: CallRecord) -> Piece:
-    """Cut a call: network, the rest of TTFT, hidden reasoning (estimated), then decode to its end.
+    """Cut a call: limit, retry, network, the rest of TTFT, hidden reasoning (estimated), decode to its end.
 
+    What was waited for the client's own caps is `limit`; from the first attempt's sent to the last one's, all
+    else is `retry`: the attempts that failed, and the waits between them.
     Hidden reasoning = hidden tokens x the call's TPOT, never more than what TTFT leaves of it. Tokens that
     the first event held back (the opening of a tool call) were decoded before it came, at the same TPOT.
     The stream's end after the last output (held back too, usage, end mark) is counted as decode. A call
@@ -51,13 +54,27 @@ def call_piece(call: CallRecord) -> Piece:
     held_back = max(0, (call.first_event_tokens or 1) - 1)
     opening = min(int(held_back * speed), ttft - network - reasoning)
     rest = max(0, call.done_ns - first)
+    began_ns, before = _before_sent(call)
     parts = (
+        *before,
         ("network", network),
         ("ttft", ttft - network - reasoning - opening),
         ("reasoning", reasoning),
         ("decode", opening + rest),
     )
-    return Piece(call.sent_ns, max(call.done_ns, first), parts)
+    return Piece(began_ns, max(call.done_ns, first), parts)
+
+
+def _before_sent(call: CallRecord) -> tuple[int, list[tuple[str, int]]]:
+    """Tell when a call was wanted, and the parts of the time until its last attempt was sent."""
+    if not call.attempts:
+        return call.sent_ns - call.limit_wait_ns, [("limit", call.limit_wait_ns)]
+    first = call.attempts[0]
+    parts = [("limit", int(first["limit_wait_ns"]))]
+    for one, following in pairwise(call.attempts):
+        waited = int(following["limit_wait_ns"])
+        parts += [("retry", following["sent_ns"] - waited - one["sent_ns"]), ("limit", waited)]
+    return first["sent_ns"] - first["limit_wait_ns"], parts
 
 
 def _tpot_ns(call: CallRecord) -> float | None:

@@ -12,6 +12,11 @@ def ttft_ns(calls: Calls) -> Floats:
     return calls.first_output_ns - calls.sent_ns
 
 
+def user_ttft_ns(calls: Calls) -> Floats:
+    """First output event - sent of the first attempt: what a user waits when an SDK asks again."""
+    return calls.first_output_ns - calls.first_sent_ns
+
+
 def ttfo_ns(calls: Calls) -> Floats:
     """First answer or tool output - sent."""
     return calls.first_answer_ns - calls.sent_ns
