@@ -5,12 +5,13 @@ reached is on it, time before that piece's end that no piece covers is the harne
 parallel pieces only the last one to end counts; that is what the task waited for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from harness.measure.metrics.call import streamed_tokens, tpot_ns
-from harness.records import CallRecord
+from harness.measure.metrics.task import task_time_ns
+from harness.records import CallRecord, TaskOutcome, TaskRecord
 
 PARTS = ("decode", "reasoning", "ttft", "network", "tool", "agent", "limit", "retry", "client")
 UNKNOWN = ["queue"]
@@ -107,6 +108,15 @@ def breakdown(pieces: Iterable[Piece], *, scheduled_ns: int, ended_ns: int) -> d
     if not total:
         return {part: float(part == "client") for part in PARTS}
     return {part: spent[part] / total for part in PARTS}
+
+
+def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:
+    """Share of each part in the summed task time of completed tasks; empty if there are none."""
+    done = [(task.breakdown, task_time_ns(task)) for task in tasks if task.outcome is TaskOutcome.COMPLETED]
+    total = sum(time for _, time in done)
+    if not total:
+        return {}
+    return {part: sum(of[part] * time for of, time in done) / total for part in PARTS}
 
 
 def _spend(spent: dict[str, int], piece: Piece, start: int, end: int) -> None:
