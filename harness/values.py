@@ -54,7 +54,8 @@ class Request:
     `min_tokens` is set when the output length is forced (`ignore_eos`); `x_plan` goes to our own
     simulator only; `extra_body` is merged into the body last. `conversation` names calls that belong on one
     connection where a transport keeps state in it. With `previous_response_id` the server holds what came
-    before: `blocks` are then only what is new.
+    before: `blocks` are then only what is new. `suffix` is what stands behind the gap to be filled (fill in
+    the middle), where a dialect has it.
     """
 
     model: str
@@ -67,6 +68,7 @@ class Request:
     x_plan: Mapping[str, Any] | None = None
     conversation: str = ""
     previous_response_id: str | None = None
+    suffix: tuple[Block, ...] = ()
     path: str = ""
     body: bytes | None = None
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from harness.measure.metrics.call import streamed_tokens, tpot_ns
 from harness.records import CallRecord
 
-PARTS = ("decode", "reasoning", "ttft", "network", "tool", "agent", "limit", "retry", "client")
-UNKNOWN = ["queue"]
-"""Waiting inside the server stays in `ttft` where the server does not tell it."""
+QUEUE = "queue"
+"""Waiting inside the server. It stays in `ttft` where the server does not tell it."""
+
+PARTS = ("decode", "reasoning", "ttft", QUEUE, "network", "tool", "agent", "limit", "retry", "client")
 
 HUMAN = "human"
 
@@ -36,8 +37,9 @@ def waiting(part: str, started_ns: int, ended_ns: int) -> Piece:
 
 
 def call_piece(call: CallRecord) -> Piece:
-    """Cut a call: network, the rest of TTFT, hidden reasoning (estimated), then decode to its end.
+    """Cut a call: network, queue, the rest of TTFT, hidden reasoning (estimated), then decode to its end.
 
+    The queue is what the server tells, never more than what the network leaves of TTFT.
     Hidden reasoning = hidden tokens x the call's TPOT, never more than what TTFT leaves of it. Tokens that
     the first event held back (the opening of a tool call) were decoded before it came, at the same TPOT.
     The stream's end after the last output (held back too, usage, end mark) is counted as decode. A call
@@ -46,18 +48,32 @@ def call_piece(call: CallRecord) -> Piece:
     first = call.first_output_ns if call.first_output_ns is not None else call.done_ns
     ttft = max(0, first - call.sent_ns)
     network = min(call.network_ns, ttft)
+    queue = min(_queue_ns(call) or 0, ttft - network)
     speed = _tpot_ns(call) or 0.0
-    reasoning = min(int((call.hidden_tokens or 0) * speed), ttft - network)
+    left = ttft - network - queue
+    reasoning = min(int((call.hidden_tokens or 0) * speed), left)
     held_back = max(0, (call.first_event_tokens or 1) - 1)
-    opening = min(int(held_back * speed), ttft - network - reasoning)
+    opening = min(int(held_back * speed), left - reasoning)
     rest = max(0, call.done_ns - first)
     parts = (
         ("network", network),
-        ("ttft", ttft - network - reasoning - opening),
+        (QUEUE, queue),
+        ("ttft", left - reasoning - opening),
         ("reasoning", reasoning),
         ("decode", opening + rest),
     )
     return Piece(call.sent_ns, max(call.done_ns, first), parts)
+
+
+def unknown_parts(calls: Iterable[CallRecord]) -> list[str]:
+    """Name the parts of a task that its servers did not tell, or not of every call."""
+    return [] if all(_queue_ns(call) is not None for call in calls) else [QUEUE]
+
+
+def _queue_ns(call: CallRecord) -> int | None:
+    """How long the server says that the call waited in it."""
+    told = (call.server_timing or {}).get("queue_s")
+    return None if told is None else round(told * 1e9)
 
 
 def _tpot_ns(call: CallRecord) -> float | None:

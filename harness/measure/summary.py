@@ -206,7 +206,7 @@ def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:
     total = sum(time for _, time in done)
     if not total:
         return {}
-    return {part: sum(of[part] * time for of, time in done) / total for part in PARTS}
+    return {part: sum(of.get(part, 0.0) * time for of, time in done) / total for part in PARTS}
 
 
 def _seconds(limit: float) -> str:
