@@ -54,7 +54,8 @@ class Request:
     `min_tokens` is set when the output length is forced (`ignore_eos`); `x_plan` goes to our own
     simulator only; `extra_body` is merged into the body last. `conversation` names calls that belong on one
     connection where a transport keeps state in it. With `previous_response_id` the server holds what came
-    before: `blocks` are then only what is new. `dice` is the seed of what chance decides on its way.
+    before: `blocks` are then only what is new. `suffix` is what stands behind the gap to be filled (fill in
+    the middle), where a dialect has it. `dice` is the seed of what chance decides on its way.
     """
 
     model: str
@@ -68,6 +69,7 @@ class Request:
     conversation: str = ""
     previous_response_id: str | None = None
     dice: str = ""
+    suffix: tuple[Block, ...] = ()
     path: str = ""
     body: bytes | None = None
 

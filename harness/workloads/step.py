@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from harness.clock import Clock
 from harness.errors import Interrupted
-from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
+from harness.measure.breakdown import Piece, breakdown, call_piece, unknown_parts, waiting
 from harness.measure.calls import calls_of
 from harness.measure.charge import task_usd
 from harness.measure.timeline import CallFacts, records_of
@@ -225,7 +225,7 @@ class Step:
             calls=self._calls,
             tools=[tool for tool in self._tools if tool.started_ns < ended_ns - origin],
             breakdown=shares,
-            breakdown_unknown=list(UNKNOWN),
+            breakdown_unknown=unknown_parts(self._records),
             cost_usd=task_usd(calls_of(self._records), self._backend.prices),
             plan_mismatch=self.plan_mismatch,
             agent_ns=self._agent_ns,
