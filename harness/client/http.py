@@ -6,7 +6,6 @@ only, and a POST is none.
 
 import asyncio
 import io
-import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,11 +25,12 @@ from harness.client.session import (
     carry,
     current,
     keep_body,
+    kernel_asked,
     open_session,
     raise_file_limit,
 )
 from harness.client.sink import receive
-from harness.client.stamped_socket import StampedSocket, stamped
+from harness.client.stamped_socket import StampedSocket
 from harness.client.watchdog import CallLimits
 from harness.clock import Clock
 from harness.values import OnRead, Request, Timeline
@@ -40,7 +40,6 @@ __all__ = ["BODY_BYTES", "CallLimits", "Endpoint", "HttpExchange", "raise_file_l
 LINGER_S = 0.25
 """How long the rest of a body may take after the DONE mark before its connection is closed."""
 
-_STAMPS_BEGIN_S = 0.01
 _BYTES_AS_THEY_ARE = 1 << 20  # above, aiohttp wants a file, which it sends in pieces
 
 _HEADERS = {
@@ -155,13 +154,6 @@ class HttpExchange:
         self._lingering.pop(response).cancel()
         if close:
             response.close()
-
-
-async def kernel_asked() -> StampedSocket:
-    """Keep the kernel stamping: it does while some socket asks, and takes a moment to begin."""
-    asking = stamped((socket.AF_INET, socket.SOCK_STREAM, 0, "", ()))
-    await asyncio.sleep(_STAMPS_BEGIN_S)
-    return asking
 
 
 class _Response(aiohttp.ClientResponse):

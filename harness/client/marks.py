@@ -15,19 +15,31 @@ class Marks:
 
     `sent_ns` is the first touch of the network: looking the host up or connecting, where a connection is
     opened for this exchange, else the first byte of the request. What the client does before that is its
-    own time, not the server's.
+    own time, not the server's. `asked_ns` is when something was asked for over the connection that had been
+    opened.
     """
 
-    __slots__ = ("_clock", "connected_ns", "connecting_ns", "opened_ns", "resolving_ns", "sent_ns")
+    __slots__ = (
+        "_clock",
+        "asked_ns",
+        "connected_ns",
+        "connecting_ns",
+        "opened_ns",
+        "resolving_ns",
+        "sent_ns",
+    )
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.sent_ns = self.resolving_ns = self.connecting_ns = self.connected_ns = self.opened_ns = 0
+        self.sent_ns = self.resolving_ns = self.connecting_ns = self.connected_ns = 0
+        self.opened_ns = self.asked_ns = 0
 
     def sent(self) -> None:
         """Note that bytes are about to leave."""
         if not self.sent_ns:
             self.sent_ns = self._clock.now_ns()
+        elif self.opened_ns and not self.asked_ns:
+            self.asked_ns = self._clock.now_ns()
 
     def resolving(self) -> None:
         """Note that the host's name is looked up, or another exchange's look-up waited for."""

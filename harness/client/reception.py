@@ -28,9 +28,11 @@ class Reception:
 
     `began_ns` is when the exchange was asked for. `ended` is done at the DONE mark, at the body's end, or
     with the exception that stopped it; `over` says so too, and stays right where the one who waits was
-    cancelled. `first_output` is called once, when limits on silence begin to
-    count from outputs. `header_ns` is the stamp of a chunk's header that none of its data has followed
-    yet, else 0. `between_chunks`: aiohttp's parser has had the end of a chunk and nothing of the next one.
+    cancelled. `first_output` is called once, when limits on silence begin to count from outputs.
+    `upgrading`: the connection is not usable before it is a WebSocket; `leave` frees the call's lane there,
+    told whether its answer is complete. `header_ns` is the stamp of a chunk's header that none of its data
+    has followed yet, else 0. `between_chunks`: aiohttp's parser has had the end of a chunk and nothing of
+    the next one.
     """
 
     clock: Clock
@@ -41,6 +43,7 @@ class Reception:
     connection: Literal["new", "reused"] = "new"
     connected: bool = False
     reconnects: int = 0
+    upgrading: bool = False
     upgrade_ns: int = 0
     round_trip_ns: int = 0
     cancelled_ns: int | None = None
@@ -64,6 +67,7 @@ class Reception:
     marked_done: bool = False
     error: CallError | None = None
     stamps_kept: bool = True
+    leave: Callable[[bool], None] | None = None
     header_ns: int = 0
     between_chunks: bool = False
     marks: Marks = field(init=False)
@@ -83,7 +87,14 @@ class Reception:
     def opened(self) -> None:
         """Note that the new connection stands, TLS included."""
         self.marks.opened()
+        self.connected = not self.upgrading
+
+    def upgraded(self, response: aiohttp.ClientResponse) -> None:
+        """Note that the new connection is a WebSocket; what was read so far is no part of an answer."""
+        self.response = response
+        self.upgrade_ns = self.stamp_ns() - self.marks.asked_ns
         self.connected = True
+        self._reads_from_here()
 
     def reuses(self) -> None:
         """Note that an idle connection was taken from the pool."""
@@ -97,14 +108,24 @@ class Reception:
             return
         self._secure = self.transport.get_extra_info("sslcontext") is not None
         self._socket = by_fileno(self.transport.get_extra_info("socket").fileno())
-        self._arrival_before_ns = self._socket.arrival_ns
-        self._loop_reads_before = self._socket.loop_reads
+        self._reads_from_here()
+
+    def follows(self, opener: "Reception") -> None:
+        """Read from the connection that was opened for another exchange, and is open."""
+        self.reuses()
+        self.protocol, self._socket = opener.protocol, opener._socket  # noqa: SLF001 - of its own kind
+        self._reads_from_here()
+
+    def _reads_from_here(self) -> None:
+        if self._socket is not None:
+            self._arrival_before_ns = self._socket.arrival_ns
+            self._loop_reads_before = self._socket.loop_reads
 
     def answered(self, response: aiohttp.ClientResponse) -> None:
         """Keep the facts of the headers; to be called before any other read can happen."""
         self.response = response
         self.headers_ns = self.stamp_ns()
-        self.round_trip_ns = _round_trip_ns(self._socket)
+        self.round_trip()
         self.status = response.status
         headers = response.headers
         self.content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower() or None
@@ -113,6 +134,10 @@ class Reception:
         self.resend_told = resend_told(headers)
         self.compressed = headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}
         self.framed = "Content-Length" in headers or "Transfer-Encoding" in headers
+
+    def round_trip(self) -> None:
+        """Ask the kernel for the path's round trip, while the connection is open."""
+        self.round_trip_ns = _round_trip_ns(self._socket)
 
     def heard(self) -> bool:
         """Tell whether any byte of an answer has come."""
@@ -153,6 +178,11 @@ class Reception:
             self.last_output_ns = stamp
         elif progress:
             self._moved(progress, stamp)
+
+    def went_on(self) -> None:
+        """Tell that the newest read brought bytes of something else behind all that was taken."""
+        if not self.over:
+            self.on_read(b"", self.stamp_ns())
 
     def _moved(self, progress: Progress, stamp: int) -> None:
         if progress == Progress.DONE:

@@ -6,6 +6,7 @@ proxies from the environment, ask for compression.
 
 import asyncio
 import resource
+import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -16,9 +17,10 @@ from typing import Any, Literal
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
+from harness.client.frames import BrokenError, ClosedError
 from harness.client.marks import marking
 from harness.client.reception import Reception
-from harness.client.stamped_socket import stamped
+from harness.client.stamped_socket import StampedSocket, stamped
 from harness.client.watchdog import CallLimits, Watchdog
 from harness.errors import Interrupted
 from harness.values import CallError, Timeline
@@ -26,9 +28,10 @@ from harness.values import CallError, Timeline
 BODY_BYTES = 65_536
 """How much is kept of a body that is no event stream."""
 
-FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
+FAILURES = (aiohttp.ClientError, HttpProcessingError, BrokenError, ClosedError, OSError)
 """What may go wrong on the way; also the TimeoutError of a limit, which is an OSError."""
 
+_STAMPS_BEGIN_S = 0.01
 _IDLE_S = 3600.0  # a task thinks for minutes: the server, not a pool, says when a connection is too old
 
 current: ContextVar[Reception] = ContextVar("current reception")
@@ -119,7 +122,16 @@ async def carry(
         current.reset(before)
         marking.reset(marking_before)
         let_go(reception)
+        if reception.ended.done() and not reception.ended.cancelled():
+            reception.ended.exception()  # heard, also where another failure came first
     return reception.timeline()
+
+
+async def kernel_asked() -> StampedSocket:
+    """Keep the kernel stamping: it does while some socket asks, and takes a moment to begin."""
+    asking = stamped((socket.AF_INET, socket.SOCK_STREAM, 0, "", ()))
+    await asyncio.sleep(_STAMPS_BEGIN_S)
+    return asking
 
 
 async def keep_body(content: aiohttp.StreamReader, reception: Reception) -> None:
