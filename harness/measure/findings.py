@@ -16,7 +16,8 @@ from harness.values import StampClock
 ADVICE: Mapping[FindingName, str] = {
     FindingName.SIMULATED: "measure the real backends with `url` before you buy",
     FindingName.SHORTENED: "take the preset `coding` for real sizes",
-    FindingName.UNCERTIFIED: "nothing has proved this machine's stamps yet",
+    FindingName.UNCERTIFIED: "`harness selftest` measures in a minute how good its stamps are",
+    FindingName.BEYOND_CERTIFICATE: "fewer users, or a machine that proves more",
     FindingName.CACHE_SALT_OFF: "earlier runs and other backends may have warmed the caches",
     FindingName.COLD_START: "set `warm_up_s`: the first wave meets an empty server",
     FindingName.WARM_UP: "their first wave met an empty server",
@@ -191,7 +192,6 @@ def run_findings(
         found.append((FindingName.WARM_UP, f"warm-up: {told} tasks, left out"))
     else:
         found.append((FindingName.COLD_START, "no warm-up: the first wave of tasks is in the numbers"))
-    found.append((FindingName.UNCERTIFIED, "there is no certificate of the meter on this machine"))
     return found
 
 
