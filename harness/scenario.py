@@ -26,7 +26,16 @@ _OPTIONS: dict[str | int, str] = {"seed": "--seed", "tasks": "--tasks", "measure
 _LONG_NAME = 20  # characters; one so long that mixes small letters and digits is taken for a key
 _SECRETS = ("sk_", "gsk_", "hf_", "AIza", "fw_", "r8_")  # of keys that could be names
 
-Dialect = Literal["openai-chat", "mistral-fim", "openai-completions", "llamacpp", "ollama", "gemini"]
+Dialect = Literal[
+    "openai-chat",
+    "openai-responses",
+    "anthropic",
+    "mistral-fim",
+    "openai-completions",
+    "llamacpp",
+    "ollama",
+    "gemini",
+]
 """The names of `wire.DIALECTS`: this file must not import them, and a checker reads them here."""
 
 Text = Annotated[str, Field(min_length=1)]
