@@ -12,7 +12,7 @@ import pytest
 
 from harness.decode import decode_file
 
-RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*.json"))
+ALL = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*.json"))
 CUT_BY_THE_SERVER = "llmock_chat_disconnect"
 ERROR_AMID = "llamacpp_agent_error_midstream"
 
@@ -21,6 +21,12 @@ def status_of(file):
     return json.loads(file.read_text())["response"]["status"]
 
 
+def path_of(file):
+    return json.loads(file.read_text())["request"]["path"]
+
+
+RECORDINGS = [file for file in ALL if path_of(file).endswith("/chat/completions")]
+LEGACY = [file for file in ALL if path_of(file).endswith("/v1/completions")]
 STREAMS = [
     f
     for f in RECORDINGS
@@ -94,6 +100,26 @@ def test_streams_are_understood_as_by_the_sdk(file):
     assert sdk["text"] or sdk["arguments"]
 
 
+@pytest.mark.parametrize("file", LEGACY, ids=lambda file: file.stem)
+def test_legacy_completions_are_understood_as_by_the_sdk(file):
+    (ours,) = decode_file(file)
+    text, reason, usage = "", None, None
+    with (
+        replaying(file) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=10) as client,
+        client.completions.create(model="m", prompt="hi", stream=True) as stream,
+    ):
+        for chunk in stream:
+            usage = chunk.usage or usage
+            for choice in chunk.choices:
+                text += choice.text
+                reason = choice.finish_reason or reason
+    counts = usage and {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
+    assert text
+    assert (ours["ok"], ours["text"], ours["finish_reason"]) == (True, text, reason)
+    assert (ours["usage"] or {}).items() >= (counts or {}).items()
+
+
 @pytest.mark.parametrize("file", REFUSALS, ids=lambda file: file.stem)
 def test_refusals_are_status_errors_for_both(file):
     (ours,) = decode_file(file)
@@ -122,4 +148,4 @@ def test_an_error_amid_the_stream_fails_for_both():
 
 
 def test_recordings_are_what_this_test_thinks():
-    assert (len(STREAMS), len(REFUSALS)) == (15, 7)
+    assert (len(STREAMS), len(REFUSALS), len(LEGACY)) == (16, 7, 4)
