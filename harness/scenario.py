@@ -49,6 +49,15 @@ class TimeLimits(BaseModel):
     total_s: SomeSeconds = 600
 
 
+class Quota(BaseModel):
+    """What the client lets out in any minute; tokens: prompts as planned and all that may be answered."""
+
+    model_config = TABLE
+
+    requests_per_min: int | None = Field(None, ge=1)
+    tokens_per_min: int | None = Field(None, ge=1)
+
+
 class Backend(BaseModel):
     """One endpoint under test: simulated by a profile, or at a URL.
 
@@ -68,6 +77,8 @@ class Backend(BaseModel):
     extra_body: dict[str, Any] = Field(default_factory=dict)
     output_control: Literal["max_tokens", "ignore_eos"] = "max_tokens"
     limits: TimeLimits = TimeLimits()
+    quota: Quota = Quota()
+    retry: Literal["off", "sdk"] = "off"
     price: Price | None = None
 
     @field_validator("url")
