@@ -39,7 +39,7 @@ async def connect(
         if backend.url is not None:
             await _reach(name, url, backend.limits.connect_s)
         dialect = DIALECTS[backend.dialect]
-        headers = {"Authorization": f"Bearer {keys[name]}"} if name in keys else {}
+        headers = dict(dialect.fixed_headers) | (dict(dialect.headers(keys[name])) if name in keys else {})
         exchange = HttpExchange(
             Endpoint(
                 url=url, headers=headers, transport=backend.transport, stream_types=dialect.stream_types

@@ -57,7 +57,7 @@ class Backend(BaseModel):
 
     simulate: Text | None = None
     url: Text | None = None
-    dialect: Literal["openai-chat"] = "openai-chat"
+    dialect: Literal["openai-chat", "openai-responses", "anthropic"] = "openai-chat"
     model: Text
     key_env: str | None = None
     service_tier: Text | None = None

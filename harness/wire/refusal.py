@@ -2,10 +2,8 @@
 
 import re
 
-import orjson
-
 from harness.values import CallError, ErrorKind
-from harness.wire.payload import parse
+from harness.wire.payload import dumped, parse
 
 MAX_MESSAGE = 300
 """Characters of a server's text that go into a message."""
@@ -42,10 +40,10 @@ def error_message(parsed: object) -> str:
     if isinstance(error, str):
         return _clean(error)
     if not isinstance(error, dict):
-        return _clean(_dump(error))
+        return _clean(dumped(error))
     message = error.get("message") or error.get("error")
     if not isinstance(message, str):
-        return "" if error is parsed else _clean(_dump(error))
+        return "" if error is parsed else _clean(dumped(error))
     code = error.get("code")
     return _clean(message) + (f" ({_clean(str(code))})" if isinstance(code, str | int) else "")
 
@@ -53,10 +51,6 @@ def error_message(parsed: object) -> str:
 def snippet(body: bytes) -> str:
     """Keep the first words of a text or a page, for a person."""
     return _clean(_TAGS.sub(" ", body[:16384].decode("utf-8", "replace")))
-
-
-def _dump(value: object) -> str:
-    return orjson.dumps(value).decode()
 
 
 def _clean(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from harness.values import ToolCall
-from harness.wire.payload import joined
+from harness.wire.payload import dumped, joined
 
 
 class _Fragments:
@@ -87,7 +87,7 @@ def _grow(call: _Fragments, id_: str, function: dict[str, Any]) -> bool:
         call.name += name
     arguments = function.get("arguments")
     if type(arguments) is dict and arguments:
-        arguments = orjson.dumps(arguments).decode()
+        arguments = dumped(arguments)
     if type(arguments) is str and arguments:
         call.arguments.append(arguments)
         return True
