@@ -99,7 +99,7 @@ def _too_few(n: int, q: float) -> Estimate:
 
 
 def gap_estimates(gaps: Gaps, units: Units, qs: Sequence[float]) -> list[Estimate]:
-    """Give quantiles of the pooled gaps in us of the tasks that have a unit; none where they came in clumps."""
+    """Give quantiles of the pooled gaps in us of tasks that have a unit; none if they came in clumps."""
     placed = gaps.at(units.place)
     pooled = placed.pooled()
     n = pooled.total

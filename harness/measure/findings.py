@@ -49,7 +49,7 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.WIDE_BOUNDS: "read these as upper bounds: events came in reads with others",
     FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
     FindingName.COALESCED: "something on the way (a proxy?) holds events back: gaps are not quoted",
-    FindingName.CLIENT_RESOURCE: "these say nothing of the server: raise this machine's limits, or lower the load",
+    FindingName.CLIENT_RESOURCE: "they say nothing of the server: give this machine more, or ask for less",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
 

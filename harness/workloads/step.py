@@ -168,7 +168,7 @@ class Step:
         self._calls += 1
         facts = self._facts(planned)
         dialect = self._backend.dialect
-        decoder = dialect.decoder()
+        decoder = dialect.decoder(messages=self._backend.conversations is not None)
         request = dialect.encode(self._request(planned, facts.call_id))
         try:
             timeline = await until(
