@@ -27,6 +27,18 @@ _OPTIONS: dict[str | int, str] = {"seed": "--seed", "tasks": "--tasks", "measure
 _LONG_NAME = 20  # characters; one so long that mixes small letters and digits is taken for a key
 _SECRETS = ("sk_", "gsk_", "hf_", "AIza", "fw_", "r8_")  # of keys that could be names
 
+Dialect = Literal[
+    "openai-chat",
+    "openai-responses",
+    "anthropic",
+    "mistral-fim",
+    "openai-completions",
+    "llamacpp",
+    "ollama",
+    "gemini",
+]
+"""The names of `wire.DIALECTS`: this file must not import them, and a checker reads them here."""
+
 Text = Annotated[str, Field(min_length=1)]
 _A_YEAR_S = 31_536_000  # longer than any run; what is far longer does not fit into a timer
 Seconds = Annotated[float, Field(ge=0, le=_A_YEAR_S)]
@@ -47,6 +59,15 @@ class TimeLimits(BaseModel):
     total_s: SomeSeconds = 600
 
 
+class Quota(BaseModel):
+    """What the client lets out in any minute; tokens: prompts as planned and all that may be answered."""
+
+    model_config = TABLE
+
+    requests_per_min: int | None = Field(None, ge=1)
+    tokens_per_min: int | None = Field(None, ge=1)
+
+
 class Backend(BaseModel):
     """One endpoint under test: simulated by a profile, with a `behaviour` that departs from it, or at a URL.
 
@@ -59,14 +80,17 @@ class Backend(BaseModel):
     simulate: Text | None = None
     behaviour: Behaviour | None = None
     url: Text | None = None
-    dialect: Literal["openai-chat"] = "openai-chat"
+    dialect: Dialect = "openai-chat"
     model: Text
     key_env: str | None = None
     service_tier: Text | None = None
-    transport: Literal["keep-alive", "new-connection"] = "keep-alive"
+    transport: Literal["keep-alive", "new-connection", "websocket"] = "keep-alive"
+    proxy: Text | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)
     output_control: Literal["max_tokens", "ignore_eos"] = "max_tokens"
     limits: TimeLimits = TimeLimits()
+    quota: Quota = Quota()
+    retry: Literal["off", "sdk"] = "off"
     price: Price | None = None
 
     @field_validator("url")
@@ -81,6 +105,19 @@ class Backend(BaseModel):
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError("want no user, password, query or fragment in it; a key goes into key_env")
         if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
+            raise wrong
+        return url
+
+    @field_validator("proxy")
+    @classmethod
+    def _plain_proxy(cls, url: str) -> str:
+        wrong = ValueError("want http://HOST:PORT of an HTTP proxy, without user and password")
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise wrong from None
+        if parts.scheme != "http" or not parts.hostname or port is None or re.search(r"[\s@]", url):
             raise wrong
         return url
 

@@ -10,6 +10,8 @@ from typing import Any
 from harness.tables import Path, Problem, no_such, shown
 
 Table = Mapping[str, Any]
+MESSAGES = "openai-responses"
+"""The dialect that has a WebSocket mode."""
 
 
 def cross_checks(raw: Table, *, profiles: Mapping[str, str]) -> Iterator[Problem]:
@@ -48,14 +50,25 @@ def _backends(backends: Table, profiles: Mapping[str, str]) -> Iterator[Problem]
         profile = backend.get("simulate")
         if isinstance(profile, str) and profile not in profiles:
             yield Problem((*at, "simulate"), no_such("profile", profile, profiles))
-        if "behaviour" in backend and "simulate" not in backend:
-            yield Problem((*at, "behaviour"), "only with simulate; a server at a url behaves as it does")
-        fallback = (_table(backend, "behaviour") or {}).get("fallback")
-        if isinstance(fallback, str) and fallback not in profiles:
-            yield Problem((*at, "behaviour", "fallback"), no_such("profile", fallback, profiles))
+        yield from _behaviour(backend, profiles, at=at)
+        dialect = backend.get("dialect", "openai-chat")
+        if backend.get("transport") == "websocket" and dialect != MESSAGES:
+            text = f'"websocket" is spoken by dialect = "{MESSAGES}" alone; got {shown(dialect)}'
+            yield Problem((*at, "transport"), text)
+        if "simulate" in backend and "proxy" in backend:
+            yield Problem((*at, "proxy"), "only with url; a simulated backend is on this machine")
         if "simulate" in backend and "output_control" in backend:
             text = "only with url; a simulated backend gives the planned length"
             yield Problem((*at, "output_control"), text)
+
+
+def _behaviour(backend: Table, profiles: Mapping[str, str], *, at: Path) -> Iterator[Problem]:
+    at = (*at, "behaviour")
+    if "behaviour" in backend and "simulate" not in backend:
+        yield Problem(at, "only with simulate; a server at a url behaves as it does")
+    fallback = (_table(backend, "behaviour") or {}).get("fallback")
+    if isinstance(fallback, str) and fallback not in profiles:
+        yield Problem((*at, "fallback"), no_such("profile", fallback, profiles))
 
 
 def _price_under_limit(raw: Table, backends: Table) -> Iterator[Problem]:
