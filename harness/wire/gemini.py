@@ -17,6 +17,7 @@ from harness.wire.json_array import ALONE
 from harness.wire.refusal import AT_ONCE
 from harness.wire.sse_or_array import EitherReader
 from harness.wire.usage import count
+from harness.wire.vendors import take_times
 
 _ANSWER_KEYS = ("candidates", "steps", "outputs")
 
@@ -89,6 +90,7 @@ class GeminiReading:
         if event.get("error"):
             draft.broke(event)
         draft.named(event.get("responseId"))
+        take_times(event, draft.timing)
         feedback = event.get("promptFeedback")
         if type(feedback) is dict and feedback.get("blockReason"):
             draft.finish(draft.choices[0], feedback["blockReason"])

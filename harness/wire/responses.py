@@ -13,6 +13,7 @@ from harness.wire.draft import Draft
 from harness.wire.responses_calls import ASKING, ItemCalls
 from harness.wire.responses_prompt import as_message, encode
 from harness.wire.sse import FrameReader
+from harness.wire.vendors import take_times
 
 _ENDS = ("completed", "incomplete", "failed", "cancelled")
 """What the terminal events are called behind `response.`, and the states of a response that has ended."""
@@ -191,6 +192,7 @@ class ResponsesReading:
     def ended(self, event: dict[str, Any]) -> int:
         """Take the terminal event; it may be the only one that tells the output."""
         self.told(event)
+        take_times(event, self.draft.timing)
         response = event.get("response")
         response = response if type(response) is dict else {}
         kind = str(event.get("type") or "").removeprefix("response.")
