@@ -1,11 +1,14 @@
 """A simulator that departs from its profile: limits, failures, another tier, distance."""
 
+import asyncio
 import contextlib
 import itertools
 import json
+import resource
 import ssl
 import time
 
+import aiohttp
 import openai
 import pytest
 import trustme
@@ -174,7 +177,7 @@ def test_distance_keeps_events_apart_and_in_order():
     def gaps(rtt_ms):
         with behaving(rtt_ms=rtt_ms) as server:
             connection, path = connect(server.urls[B200])
-            connection.request("POST", f"{path}/chat/completions", json.dumps(body(max_tokens=60)))
+            connection.request("POST", f"{path}/chat/completions", json.dumps(body(max_tokens=400)))
             response = connection.getresponse()
             lines, times = [], []
             while line := response.readline():
@@ -182,11 +185,32 @@ def test_distance_keeps_events_apart_and_in_order():
                     lines.append(json.loads(line[6:]))
                     times.append(time.monotonic())
             connection.close()
-        assert len(output_events(lines)) == 60
+        assert len(output_events(lines)) == 400
         return [after - before for before, after in itertools.pairwise(times)]
 
     together = sum(gap < 0.0002 for gap in gaps(40))
-    assert together < 40  # 2 ms a token: were they held back in clumps, nearly all would come at once
+    assert together < 200  # 2 ms a token: were they held back in clumps, nearly all would come at once
+
+
+def test_many_connections_at_a_distance_need_more_files_than_most_systems_give():
+    async def one(session, url):
+        async with session.post(f"{url}/chat/completions", json=body(max_tokens=20)) as response:
+            return (await response.read()).count(b'"content":" ')
+
+    async def all_of_them(url):
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(session, url)) for _ in range(120)]
+            return [task.result() for task in tasks]
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        process = simulators([B200], behaviours=[Behaviour(rtt_ms=50)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with process:
+        assert asyncio.run(all_of_them(process.urls()[0])) == [20] * 120
 
 
 @pytest.mark.parametrize(
