@@ -202,7 +202,7 @@ class ResponsesReading:
         if type(details) is dict:
             self.draft.cut_short(details.get("reason"))
         if word in ("failed", "cancelled") or response.get("error"):
-            self.draft.broke(response if response.get("error") else event, f"the response has {word}")
+            self.draft.broke(response if response.get("error") else event, f"the response ended as {word}")
         self.draft.over = True
         return bits
 
