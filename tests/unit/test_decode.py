@@ -310,7 +310,7 @@ def is_output(text):
 TIMED = [
     file
     for file in sorted((DATA / "recordings").glob("*.json"))
-    if re.match(".*_(chat|messages|responses|mistral)_", file.stem) and "_ws_" not in file.stem
+    if re.match("[a-z]+_(chat|messages|responses|mistral)_", file.stem) and "ollama" not in file.stem
 ]
 
 

@@ -329,7 +329,9 @@ def test_tools_that_the_server_runs_are_output_but_no_calls():
             "it broke (server_error)",
             id="failed",
         ),
-        pytest.param("failed", {"error": None}, None, "the response ended as failed", id="failed-without-a-word"),
+        pytest.param(
+            "failed", {"error": None}, None, "the response ended as failed", id="failed-without-a-word"
+        ),
         pytest.param("cancelled", {}, None, "the response ended as cancelled", id="cancelled"),
     ],
 )
