@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 
 from harness.values import Block, Request, Role, ToolCall
-from harness.wire.payload import parse
 from harness.wire.words import BlockTexts
 
 _texts = BlockTexts()
@@ -82,8 +81,11 @@ def tool(name: str) -> dict[str, Any]:
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
     """Give a tool call's arguments where a dialect wants an object; other text is its only argument."""
-    told = parse(call.arguments.encode("utf-8", "replace") or b"{}")
-    return {"input": call.arguments} if told is None else told
+    try:
+        told = orjson.loads(call.arguments or "{}")  # strictly: it is to be written again
+    except ValueError:
+        told = None
+    return told if isinstance(told, dict) else {"input": call.arguments}
 
 
 def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
