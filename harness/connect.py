@@ -8,11 +8,15 @@ from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 from harness.client.http import CallLimits, Endpoint, HttpExchange
+from harness.client.limits import Capped, Quota, admission
+from harness.client.retrying import Retrying
 from harness.client.websocket import WebSocketExchange
 from harness.clock import MachineClock
 from harness.errors import UnreachableError
+from harness.job import WHOLE, Share
 from harness.prices import prices_of
 from harness.scenario import Backend, Scenario
+from harness.values import Exchange
 from harness.wire import DIALECTS, Dialect
 from harness.wire.websocket import in_lane, lane_of
 from harness.workloads.step import LiveBackend
@@ -29,10 +33,11 @@ async def connect(
     *,
     clock: MachineClock,
     stack: AsyncExitStack,
+    share: Share = WHOLE,
 ) -> list[LiveBackend]:
     """Open an exchange for each backend; a backend that cannot be reached ends the run here.
 
-    urls: of the simulated backends, in order; keys: backend -> its key.
+    urls: of the simulated backends, in order; keys: backend -> its key; share: of the quotas, too.
     """
     simulated = iter(urls)
     live = []
@@ -50,7 +55,7 @@ async def connect(
                 name=name,
                 model=backend.model,
                 dialect=dialect,
-                exchange=exchange,
+                exchange=_guarded(exchange, backend, clock=clock, share=share),
                 transport=backend.transport,
                 service_tier=backend.service_tier,
                 output_control="x_plan" if backend.simulate else backend.output_control,
@@ -84,6 +89,22 @@ def _exchange(
         return WebSocketExchange(endpoint, limits=limits, clock=clock, ssl_context=tls)
     sink = os.environ.get(ITER_ANY) != "1"
     return HttpExchange(endpoint, limits=limits, clock=clock, ssl_context=tls, sink=sink)
+
+
+def _guarded(exchange: Exchange, backend: Backend, *, clock: MachineClock, share: Share) -> Exchange:
+    """Put the scenario's caps and retries before an exchange; each attempt passes the caps."""
+    asked = backend.quota
+    quota = Quota(_part(asked.requests_per_min, share), _part(asked.tokens_per_min, share))
+    if quota != Quota():
+        exchange = Capped(exchange, admission(quota), clock)
+    if backend.retry == "sdk":
+        exchange = Retrying(exchange, clock, backend.limits.total_s)
+    return exchange
+
+
+def _part(amount: int | None, share: Share) -> int | None:
+    """Give a share's part of a quota; the parts of all shares add up to it, unless there are more shares."""
+    return None if amount is None else max(1, share.of(amount))
 
 
 async def _reach(name: str, url: str, connect_s: float) -> None:

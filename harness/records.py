@@ -62,7 +62,9 @@ class CallRecord:
     `connect_ns`, `tls_ns`, `upgrade_ns`, all 0 where none was opened. `reconnects`: connections of the
     conversation that the server had closed between two calls. `after_cancel_ns`: from `cancelled_ns` to the
     newest byte that was seen, 0 if none came after; `after_cancel_tokens`: streamed tokens that came after,
-    None where they were not told.
+    None where they were not told. `attempts` is empty where there was one, else it lists all, the last one
+    too. `limit_wait_ns` is what all of them waited for the client's own caps. `limits_told`: numbers of the
+    answer's limit headers.
     """
 
     schema: int = SCHEMA
@@ -123,6 +125,7 @@ class CallRecord:
     input_planned: int | None = None
     output_asked: int | None = None
     output_control: str | None = None
+    limits_told: dict[str, float] | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +13,8 @@ from aiohttp.client_proto import ResponseHandler
 
 from harness.client.marks import Marks
 from harness.client.stamped_socket import StampedSocket, by_fileno
-from harness.clock import Clock
+from harness.client.told import limits_told, resend_told
+from harness.clock import Clock, wall_time
 from harness.values import CallError, OnRead, Progress, StampClock, Timeline
 
 _OUTPUT = Progress.OUTPUT  # looking a member up costs more than the rest of a read
@@ -55,6 +56,8 @@ class Reception:
     status: int | None = None
     content_type: str | None = None
     request_id: str | None = None
+    limits_told: Mapping[str, float] = field(default_factory=dict)
+    resend_told: bool | None = None
     framed: bool = True
     compressed: bool = False
     body: bytes | None = None
@@ -127,6 +130,8 @@ class Reception:
         headers = response.headers
         self.content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower() or None
         self.request_id = headers.get("x-request-id")
+        self.limits_told = limits_told(headers, wall_s=wall_time())
+        self.resend_told = resend_told(headers)
         self.compressed = headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}
         self.framed = "Content-Length" in headers or "Transfer-Encoding" in headers
 
@@ -247,6 +252,8 @@ class Reception:
             request_id=self.request_id,
             error=self.error,
             warnings=("compressed",) if self.compressed else (),
+            limits_told=self.limits_told,
+            resend_told=self.resend_told,
         )
 
 

@@ -112,8 +112,8 @@ def records_of(
         outcome=_outcome(error, cut=cut, cancelled=cancelled),
         status=timeline.status,
         error=error,
-        attempts=[],
-        limit_wait_ns=0,
+        attempts=_attempts(timeline, error, origin_ns=origin, key=key),
+        limit_wait_ns=sum(one.limit_wait_ns for one in (*timeline.earlier, timeline)),
         tier_asked=facts.tier_asked,
         tier_served=answer.tier_served,
         finish_reason=answer.finish_reason,
@@ -136,6 +136,7 @@ def records_of(
         input_planned=facts.input_planned,
         output_asked=facts.output_asked,
         output_control=facts.output_control,
+        limits_told=dict(timeline.limits_told) or None,
         warnings=timeline.warnings + answer.warnings,
     )
     return _fit_to_keep(call, key), _events(call, answer.kinds, tokens=tokens, high=high, sizes=sizes)
@@ -164,9 +165,31 @@ def _fit_to_keep(call: CallRecord, key: str | None) -> CallRecord:
         if type(text) is str and (kept := shown(without_key(text, key), length=WORD_LENGTH)) != text
     }
     if call.error is not None:
-        message = without_key(call.error.message, key, cut=True)
-        fit["error"] = replace(call.error, message=shown(message, length=MESSAGE_LENGTH))
+        fit["error"] = replace(call.error, message=_message(call.error, key))
     return replace(call, **fit) if fit else call
+
+
+def _message(error: CallError, key: str | None) -> str:
+    return shown(without_key(error.message, key, cut=True), length=MESSAGE_LENGTH)
+
+
+def _attempts(
+    timeline: Timeline, error: CallError | None, *, origin_ns: int, key: str | None
+) -> list[dict[str, Any]]:
+    """List all attempts of a call that needed several; `error` is the last one's."""
+    if not timeline.earlier:
+        return []
+    told = [*((one, call_error(one)) for one in timeline.earlier), (timeline, error)]
+    return [
+        {
+            "sent_ns": one.sent_ns - origin_ns,
+            "done_ns": one.done_ns - origin_ns,
+            "status": one.status,
+            "error": None if why is None else {"kind": str(why.kind), "message": _message(why, key)},
+            "limit_wait_ns": one.limit_wait_ns,
+        }
+        for one, why in told
+    ]
 
 
 def hidden_of(answer: Answer) -> int | None:

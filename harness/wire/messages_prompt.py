@@ -9,7 +9,7 @@ import orjson
 
 from harness.values import Block, Request, Role
 from harness.wire.payload import parse
-from harness.wire.prompt import ONE_TEXT, about, has_text, text_of, with_body
+from harness.wire.prompt import ONE_TEXT, about, forced, has_text, text_of, with_body
 
 SPEEDS = ("fast", "standard")
 
@@ -34,7 +34,7 @@ def encode(request: Request) -> Request:
         body["tools"] = [_tool(name) for name in request.tools]
     if request.service_tier is not None:
         body["speed" if request.service_tier in SPEEDS else "service_tier"] = request.service_tier
-    return with_body(request, body, path="/messages")
+    return with_body(request, body | forced(request), path="/messages")
 
 
 def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:

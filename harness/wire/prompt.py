@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from harness.values import Block, Request, Role
+from harness.values import Block, Request, Role, ToolCall
+from harness.wire.payload import parse
 from harness.wire.words import BlockTexts
 
 ONE_TEXT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
@@ -37,10 +38,15 @@ def encode(request: Request) -> Request:
         limit: request.max_tokens,
     }
     if request.tools:
-        body["tools"] = [_tool(name) for name in request.tools]
+        body["tools"] = [tool(name) for name in request.tools]
     if request.service_tier is not None:
         body["service_tier"] = request.service_tier
-    return with_body(request, body, path="/chat/completions", extra=extra)
+    return with_body(request, body | forced(request), path="/chat/completions", extra=extra)
+
+
+def forced(request: Request) -> dict[str, Any]:
+    """Give the words of vLLM and SGLang that force a length."""
+    return {} if request.min_tokens is None else {"min_tokens": request.min_tokens, "ignore_eos": True}
 
 
 def with_body(
@@ -48,17 +54,47 @@ def with_body(
 ) -> Request:
     """Fill in `path` and `body`, with what goes into every dialect's body.
 
-    That is a forced length, the plan for our own simulator and, last, a scenario's own keys: `extra` in place
-    of the request's. Of an object only those keys are replaced that the scenario names.
+    That is the plan for our own simulator and, last, a scenario's own keys: `extra`, or the request's.
+    Of an object only those keys are replaced that the scenario names.
     """
-    if request.min_tokens is not None:  # vLLM's and SGLang's way to force a length
-        body |= {"min_tokens": request.min_tokens, "ignore_eos": True}
     if request.x_plan is not None:
         body["x_plan"] = request.x_plan
     for key, value in (request.extra_body if extra is None else extra).items():
         told = body.get(key)
         body[key] = {**told, **value} if isinstance(told, dict) and isinstance(value, dict) else value
     return replace(request, path=path, body=orjson.dumps(body))
+
+
+def text_of(blocks: Iterable[Block]) -> orjson.Fragment:
+    """Join the texts of blocks to one JSON string."""
+    texts = (_texts.json(block) for block in blocks)
+    return orjson.Fragment(b'"' + b" ".join(text for text in texts if text) + b'"')
+
+
+def has_text(blocks: Sequence[Block]) -> bool:
+    """Tell whether there is anything in `text_of` them."""
+    return any(block.tokens if block.text is None else block.text for block in blocks)
+
+
+def about(tool: str) -> str:
+    """Describe a tool for the model."""
+    return f"Run {tool} on the input."
+
+
+@lru_cache(maxsize=1024)
+def parameters(name: str) -> dict[str, Any]:
+    """Make a tool's schema."""
+    return {"name": name, "description": about(name), "parameters": ONE_TEXT}
+
+
+def tool(name: str) -> dict[str, Any]:
+    """Wrap a tool's schema as chat and its like do."""
+    return {"type": "function", "function": parameters(name)}
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """Give a tool call's arguments where a dialect wants an object; other text is its only argument."""
+    return parse(call.arguments.encode()) or {"input": call.arguments}
 
 
 def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
@@ -76,25 +112,3 @@ def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
                 for c in calls
             ]
         yield message
-
-
-def text_of(blocks: Sequence[Block]) -> orjson.Fragment:
-    """Join the texts of blocks to one JSON string."""
-    texts = (_texts.json(block) for block in blocks)
-    return orjson.Fragment(b'"' + b" ".join(text for text in texts if text) + b'"')
-
-
-def has_text(blocks: Sequence[Block]) -> bool:
-    """Tell whether there is anything in `text_of` them."""
-    return any(block.tokens if block.text is None else block.text for block in blocks)
-
-
-def about(tool: str) -> str:
-    """Describe a tool for the model."""
-    return f"Run {tool} on the input."
-
-
-@lru_cache(maxsize=1024)
-def _tool(name: str) -> dict[str, Any]:
-    function = {"name": name, "description": about(name), "parameters": ONE_TEXT}
-    return {"type": "function", "function": function}

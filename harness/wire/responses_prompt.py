@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from harness.values import Block, Request, Role
-from harness.wire.prompt import ONE_TEXT, about, has_text, text_of, with_body
+from harness.wire.prompt import ONE_TEXT, about, forced, has_text, text_of, with_body
 
 _STREAM = b'{"stream":true,'
 _CREATE = b'{"type":"response.create",'
@@ -32,7 +32,7 @@ def encode(request: Request) -> Request:
         body["tools"] = [_tool(name) for name in request.tools]
     if request.service_tier is not None:
         body["service_tier"] = request.service_tier
-    return with_body(request, body, path="/responses")
+    return with_body(request, body | forced(request), path="/responses")
 
 
 def as_message(body: bytes) -> bytes:

@@ -52,6 +52,15 @@ class ToolCalls:
         self._old = self._old or _Fragments(0)
         return _grow(self._old, "", function)
 
+    def add_whole(self, name: object, id_: object, arguments: object) -> bool:
+        """Take a call that came in one piece, of its own whatever the others are called."""
+        self._current = call = self._begin(None)
+        call.id, call.name = _text(id_), _text(name)
+        if type(arguments) is dict:
+            arguments = dumped(arguments)
+        call.arguments = [_text(arguments)]
+        return bool(call.name or call.arguments[0])
+
     def whole(self) -> tuple[ToolCall, ...]:
         """Return what was called, as far as it came."""
         calls = sorted(self._calls, key=lambda call: call.place) or ([self._old] if self._old else [])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.measure.breakdown import PARTS, breakdown, call_piece, waiting
+from harness.measure.breakdown import PARTS, breakdown, call_piece, unknown_parts, waiting
 from tests.making import S, a_call
 
 
@@ -51,6 +51,39 @@ def test_network_is_capped_by_ttft():
     assert shares([call(0, 1, 2, network_ns=5 * S)], ended=2) == {"network": 0.5, "decode": 0.5}
 
 
+@pytest.mark.parametrize(
+    ("timing", "parts"),
+    [
+        pytest.param({"queue_s": 1.5, "total_s": 9.0}, {"queue": 0.375, "ttft": 0.375}, id="told"),
+        pytest.param({"queue_s": 0.0}, {"ttft": 0.75}, id="no-queue"),
+        pytest.param({"queue_s": 60.0}, {"queue": 0.75}, id="longer-than-ttft"),
+        pytest.param({"prompt_s": 1.0}, {"ttft": 0.75}, id="not-told"),
+        pytest.param(None, {"ttft": 0.75}, id="nothing-told"),
+    ],
+)
+def test_the_queue_is_what_the_server_tells_within_ttft(timing, parts):
+    assert shares([call(0, 3, 4, server_timing=timing)], ended=4) == {**parts, "decode": 0.25}
+
+
+def test_network_goes_before_the_queue_and_hidden_reasoning_behind_it():
+    # 3 s to the first output: 1 s on the way, 1.5 s in the queue, so 0.5 s are left of 2 s of reasoning
+    said = {"output_tokens": 31, "reasoning_tokens": 20, "hidden_tokens": 20, "network_ns": S}
+    piece = call(0, 3, 4, server_timing={"queue_s": 1.5}, **said)
+    assert piece.parts[-5:] == (
+        ("network", S),
+        ("queue", 3 * S // 2),
+        ("ttft", 0),
+        ("reasoning", S // 2),
+        ("decode", S),
+    )
+
+
+def test_the_queue_is_known_where_every_call_told_it():
+    told, silent = a_call(server_timing={"queue_s": 0.0}), a_call(server_timing={"total_s": 1.0})
+    assert unknown_parts([told, told]) == []
+    assert unknown_parts([told, silent]) == unknown_parts([a_call()]) == ["queue"]
+
+
 def test_a_call_without_output_is_all_ttft():
     piece = call_piece(a_call(first_output_ns=None, last_output_ns=None, done_ns=3 * S))
     assert shares([piece], ended=3) == {"ttft": 1.0}
@@ -90,3 +123,30 @@ def test_human_time_stands_outside():
 
 def test_a_task_of_no_length_is_the_harness():
     assert breakdown([], scheduled_ns=5, ended_ns=5)["client"] == 1
+
+
+def test_waits_for_the_own_caps_are_limit():
+    # wanted at 0, let through at 2, output from 3 to 4
+    assert shares([call(2, 3, 4, limit_wait_ns=2 * S)], ended=4) == {
+        "limit": 0.5,
+        "ttft": 0.25,
+        "decode": 0.25,
+    }
+
+
+def test_from_the_first_attempt_to_the_last_is_retry():
+    attempts = [
+        {"sent_ns": 0, "done_ns": S, "status": 429, "error": None, "limit_wait_ns": 0},
+        {"sent_ns": 6 * S, "done_ns": 10 * S, "status": 200, "error": None, "limit_wait_ns": 0},
+    ]
+    assert shares([call(6, 8, 10, attempts=attempts)], ended=10) == {"retry": 0.6, "ttft": 0.2, "decode": 0.2}
+
+
+def test_limit_is_all_that_was_waited_for_the_own_caps_between_attempts_too():
+    attempts = [
+        {"sent_ns": 1 * S, "done_ns": 2 * S, "status": 429, "error": None, "limit_wait_ns": S},
+        {"sent_ns": 5 * S, "done_ns": 6 * S, "status": 503, "error": None, "limit_wait_ns": S},
+        {"sent_ns": 8 * S, "done_ns": 10 * S, "status": 200, "error": None, "limit_wait_ns": 2 * S},
+    ]
+    found = shares([call(8, 9, 10, attempts=attempts, limit_wait_ns=4 * S)], ended=10)
+    assert found == pytest.approx({"limit": 0.4, "retry": 0.4, "ttft": 0.1, "decode": 0.1})

@@ -310,7 +310,8 @@ def is_output(text):
 TIMED = [
     file
     for file in sorted((DATA / "recordings").glob("*.json"))
-    if re.match(".*_(chat|messages|responses|mistral)_", file.stem) and "_ws_" not in file.stem
+    if re.match(".*_(chat|messages|responses|mistral)_", file.stem)
+    and not re.search("_ws_|ollama", file.stem)
 ]
 
 
