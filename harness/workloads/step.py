@@ -158,7 +158,7 @@ class Step:
 
         A call with a record of its own. If it fails, the first call sends the whole prompt.
         """
-        known = replace(first, blocks=first.blocks[:-1], output_tokens=0, reasoning_tokens=0, tool_calls=())
+        known = replace(first, blocks=first.blocks[:-1], output_tokens=1, reasoning_tokens=0, tool_calls=())
         await self._exchange(known, speaks=False)
 
     async def _exchange(
@@ -171,7 +171,7 @@ class Step:
         decoder = dialect.decoder(messages=self._backend.conversations is not None)
         request = self._request(planned, facts.call_id)
         if not speaks:
-            request = replace(request, max_tokens=1, extra_body={**request.extra_body, "generate": False})
+            request = replace(request, extra_body={**request.extra_body, "generate": False})
         exchange = self._backend.exchange(dialect.encode(request), decoder.feed)
         try:
             timeline = await until(cancel_ns, exchange, clock=self._clock)
