@@ -68,11 +68,16 @@ def prepare(options: Options) -> Prepared:
     keys = read_keys(scenario)
     for line in money_guard(scenario, yes=options.yes):
         print(line, flush=True)  # noqa: T201 - the estimate stands before anything else
-    wanted = [b.simulate for b in scenario.backends.values() if b.simulate is not None]
+    wanted = [b for b in scenario.backends.values() if b.simulate is not None]
     if not wanted:
         return Prepared(options, scenario, keys, None)
     log = os.environ.get(SIMULATOR_LOG)
-    started = simulators(wanted, log=Path(log) if log else None, seed=scenario.seed)
+    started = simulators(
+        [b.simulate for b in wanted if b.simulate is not None],
+        log=Path(log) if log else None,
+        seed=scenario.seed,
+        behaviours=[b.behaviour for b in wanted],
+    )
     return Prepared(options, scenario, keys, started)
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationInfo, field_validator
 
+from harness.behaviour import Behaviour
 from harness.errors import ScenarioError
 from harness.objectives import ObjectiveFor, Objectives
 from harness.prices import Price
@@ -56,7 +57,7 @@ class Quota(BaseModel):
 
 
 class Backend(BaseModel):
-    """One endpoint under test: simulated by a profile, or at a URL.
+    """One endpoint under test: simulated by a profile, with a `behaviour` that departs from it, or at a URL.
 
     `key_env` is the name of the environment variable that holds the key; the key is never here.
     `output_control` tells how the planned output length is forced on a real server.
@@ -65,6 +66,7 @@ class Backend(BaseModel):
     model_config = TABLE
 
     simulate: Text | None = None
+    behaviour: Behaviour | None = None
     url: Text | None = None
     dialect: Literal["openai-chat"] = "openai-chat"
     model: Text

@@ -48,6 +48,11 @@ def _backends(backends: Table, profiles: Mapping[str, str]) -> Iterator[Problem]
         profile = backend.get("simulate")
         if isinstance(profile, str) and profile not in profiles:
             yield Problem((*at, "simulate"), no_such("profile", profile, profiles))
+        if "behaviour" in backend and "simulate" not in backend:
+            yield Problem((*at, "behaviour"), "only with simulate; a server at a url behaves as it does")
+        fallback = (_table(backend, "behaviour") or {}).get("fallback")
+        if isinstance(fallback, str) and fallback not in profiles:
+            yield Problem((*at, "behaviour", "fallback"), no_such("profile", fallback, profiles))
         if "simulate" in backend and "output_control" in backend:
             text = "only with url; a simulated backend gives the planned length"
             yield Problem((*at, "output_control"), text)
