@@ -247,7 +247,7 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
 
 
 def tier_rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
-    """Show what was asked for and what served, where a tier was asked for."""
+    """Show what was asked for and what served, and how fast where one backend had several tiers."""
     if not any(r.tier.asked for r in results):
         return []
     served = dict.fromkeys(tier for r in results for tier in r.tier.served)
@@ -258,7 +258,7 @@ def tier_rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
         *(
             (f"  speed of {tier}", lambda r, t=tier: cell(r.tier.measured.get(t, none), "tokens/s"))
             for tier in served
-            if len(served) > 1
+            if any(len(r.tier.served) > 1 for r in results)
         ),
     ]
 
