@@ -8,10 +8,14 @@ from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 from harness.client.http import CallLimits, Endpoint, HttpExchange
+from harness.client.limits import Capped, Quota, admission
+from harness.client.retrying import Retrying
 from harness.clock import MachineClock
 from harness.errors import UnreachableError
+from harness.job import WHOLE, Share
 from harness.prices import prices_of
-from harness.scenario import Scenario
+from harness.scenario import Backend, Scenario
+from harness.values import Exchange
 from harness.wire import DIALECTS
 from harness.workloads.step import LiveBackend
 
@@ -27,10 +31,11 @@ async def connect(
     *,
     clock: MachineClock,
     stack: AsyncExitStack,
+    share: Share = WHOLE,
 ) -> list[LiveBackend]:
     """Open an exchange for each backend; a backend that cannot be reached ends the run here.
 
-    urls: of the simulated backends, in order; keys: backend -> its key.
+    urls: of the simulated backends, in order; keys: backend -> its key; share: of the quotas, too.
     """
     simulated = iter(urls)
     live = []
@@ -39,7 +44,7 @@ async def connect(
         if backend.url is not None:
             await _reach(name, url, backend.limits.connect_s)
         dialect = DIALECTS[backend.dialect]
-        headers = {"Authorization": f"Bearer {keys[name]}"} if name in keys else {}
+        headers = {**dict(dialect.fixed_headers), **(dialect.headers(keys[name]) if name in keys else {})}
         exchange = HttpExchange(
             Endpoint(
                 url=url, headers=headers, transport=backend.transport, stream_types=dialect.stream_types
@@ -54,7 +59,9 @@ async def connect(
                 name=name,
                 model=backend.model,
                 dialect=dialect,
-                exchange=await stack.enter_async_context(exchange),
+                exchange=_guarded(
+                    await stack.enter_async_context(exchange), backend, clock=clock, share=share
+                ),
                 transport=backend.transport,
                 service_tier=backend.service_tier,
                 output_control="x_plan" if backend.simulate else backend.output_control,
@@ -64,6 +71,22 @@ async def connect(
             )
         )
     return live
+
+
+def _guarded(exchange: Exchange, backend: Backend, *, clock: MachineClock, share: Share) -> Exchange:
+    """Put the scenario's caps and retries before an exchange; each attempt passes the caps."""
+    asked = backend.quota
+    quota = Quota(_part(asked.requests_per_min, share), _part(asked.tokens_per_min, share))
+    if quota != Quota():
+        exchange = Capped(exchange, admission(quota), clock)
+    if backend.retry == "sdk":
+        exchange = Retrying(exchange, clock, backend.limits.total_s)
+    return exchange
+
+
+def _part(amount: int | None, share: Share) -> int | None:
+    """Give a share's part of a quota; the parts of all shares add up to it, unless there are more shares."""
+    return None if amount is None else max(1, share.of(amount))
 
 
 async def _reach(name: str, url: str, connect_s: float) -> None:

@@ -19,6 +19,10 @@ class Share:
     index: int = 0
     count: int = 1
 
+    def of(self, amount: int) -> int:
+        """Give this share's part of an amount; the parts of all shares add up to it."""
+        return amount // self.count + (self.index < amount % self.count)
+
 
 WHOLE = Share()
 
@@ -91,4 +95,4 @@ def cap_of(job: Job) -> float:
     most = job.load.in_flight_max if isinstance(job.load, OpenLoad) else None
     if most is None:
         return np.inf
-    return most // job.share.count + (job.share.index < most % job.share.count)
+    return job.share.of(most)

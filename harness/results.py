@@ -77,6 +77,13 @@ class FindingName(StrEnum):
     SPEND_LIMIT = "spend_limit"
     WORKER_LOST = "worker_lost"
     REMOTE_EVENTS = "remote_events"
+    THROTTLED = "throttled"
+    WAITED_FOR_LIMITS = "waited_for_limits"
+    TIER_DOWNGRADED = "tier_downgraded"
+    TIER_UPGRADED = "tier_upgraded"
+    TIER_CHANGED = "tier_changed"
+    TIER_CONTRADICTED = "tier_contradicted"
+    TIER_UNKNOWN = "tier_unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ class Request:
     `min_tokens` is set when the output length is forced (`ignore_eos`); `x_plan` goes to our own
     simulator only; `extra_body` is merged into the body last. `conversation` names calls that belong on one
     connection where a transport keeps state in it. With `previous_response_id` the server holds what came
-    before: `blocks` are then only what is new.
+    before: `blocks` are then only what is new. `suffix` is what stands behind the gap to be filled (fill in
+    the middle), where a dialect has it. `dice` is the seed of what chance decides on its way.
     """
 
     model: str
@@ -67,6 +68,8 @@ class Request:
     x_plan: Mapping[str, Any] | None = None
     conversation: str = ""
     previous_response_id: str | None = None
+    dice: str = ""
+    suffix: tuple[Block, ...] = ()
     path: str = ""
     body: bytes | None = None
 
@@ -181,11 +184,18 @@ class StampClock(StrEnum):
 class Timeline:
     """One exchange in time: transport facts, and the answer once it is decoded.
 
-    `network_ns` is what the path itself cost: connect, TLS and one smoothed round trip.
+    `sent_ns` is the first touch of the network: the beginning of opening a connection, else the first byte of
+    the request. What opening cost is 0 where nothing was opened: `dns_ns`, `connect_ns` (TCP), `tls_ns`,
+    `upgrade_ns` (WebSocket). `round_trip_ns` is the kernel's smoothed round trip, 0 where it tells none.
+    `reconnects` counts connections of the same conversation that the server had closed. `last_byte_ns` is the
+    stamp of the newest byte; `cancelled_ns` when the caller cancelled.
     `error` is the transport's own failure; the answer may hold another. A body that is no event
     stream (status >= 400, another content type) is kept in `body`, its first 64 KiB; `received_bytes`
     counts those of a stream, without their framing. `warnings` has
     `compressed` where the body was, though it was asked not to be: a compressor may hold events back.
+    `limit_wait_ns` was waited for the client's own caps before `sent_ns`. `limits_told`: numbers of the
+    answer's limit headers by name; `resend_told`: what it says of asking again. `earlier`: the attempts
+    before this one, the oldest first.
     """
 
     sent_ns: int
@@ -196,12 +206,23 @@ class Timeline:
     body: bytes | None = None
     connection: Literal["new", "reused"] = "new"
     clock: StampClock = StampClock.LOOP
-    network_ns: int = 0
+    dns_ns: int = 0
+    connect_ns: int = 0
+    tls_ns: int = 0
+    upgrade_ns: int = 0
+    round_trip_ns: int = 0
+    reconnects: int = 0
+    last_byte_ns: int | None = None
+    cancelled_ns: int | None = None
     received_bytes: int = 0
     request_id: str | None = None
     error: CallError | None = None
     warnings: tuple[str, ...] = ()
     answer: Answer = field(default_factory=Answer)
+    limit_wait_ns: int = 0
+    limits_told: Mapping[str, float] = field(default_factory=dict)
+    resend_told: bool | None = None
+    earlier: tuple["Timeline", ...] = ()
 
 
 class Progress(IntEnum):

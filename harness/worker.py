@@ -219,7 +219,7 @@ async def _one_run(begin: Begin, mail: _Mail, pipe: asyncio.WriteTransport) -> N
     async with AsyncExitStack() as stack:
         events = stack.enter_context(EventsWriter(folder, name))
         worker = _Worker(pipe, events)
-        backends = await connect(scenario, keys, begin.urls, clock=MachineClock(), stack=stack)
+        backends = await connect(scenario, keys, begin.urls, clock=MachineClock(), stack=stack, share=share)
         worker.tell(Ready(here, str((folder / name).absolute()), os.getpid(), socket.gethostname()))
         go = await mail.next()
         if not isinstance(go, Go):

@@ -19,7 +19,14 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 TEXTS = ("task_id", "backend", "outcome", "clock", "token_source", "tier_served", "tier_asked")
-ALWAYS = ("sent_ns", "done_ns", "shared_read_events", "streamed_events", "tokens_after_last")
+ALWAYS = (
+    "sent_ns",
+    "done_ns",
+    "shared_read_events",
+    "streamed_events",
+    "tokens_after_last",
+    "limit_wait_ns",
+)
 """Numbers that every call has."""
 NUMBERS = (
     *ALWAYS,
@@ -36,9 +43,13 @@ NUMBERS = (
     "hidden_tokens",
     "first_event_tokens",
     "input_planned",
+    "status",
 )
 KEYS = ("call_id", *TEXTS, "error", "attempts", *NUMBERS)
 """What is kept of a call: keys of its record."""
+
+THROTTLED = (429, 498)
+"""Statuses by which a server says that a limit is reached; 498: Groq's for its tier `flex`."""
 
 Row = tuple[Any, ...]
 """Values of KEYS."""
@@ -89,7 +100,8 @@ class Calls:
     """Calls in the order in which they ended; names as in CallRecord.
 
     tier: the one to be charged, as the server named it, else as it was asked for. attempts_ns: time from
-    sent to done of attempts before the last one.
+    sent to done of attempts before the last one; attempts: their number, the last one too; first_sent_ns:
+    when the first of them was sent; throttled: how many met a limit of the server.
     """
 
     task_id: Words
@@ -104,6 +116,11 @@ class Calls:
     sent_ns: Floats
     done_ns: Floats
     attempts_ns: Floats
+    attempts: Floats
+    first_sent_ns: Floats
+    throttled: Floats
+    limit_wait_ns: Floats
+    status: Floats
     first_output_ns: Floats
     first_answer_ns: Floats
     last_output_ns: Floats
@@ -169,11 +186,8 @@ class Gathering:
             "tier": [s or a for s, a in zip(told["tier_served"], told["tier_asked"], strict=True)],
             "error_kind": [None if error is None else error.kind for error in told["error"]],
             "error_message": [None if error is None else error.message for error in told["error"]],
-            "attempts_ns": [
-                _before_ns(attempts, sent) if attempts else 0
-                for attempts, sent in zip(told["attempts"], told["sent_ns"], strict=True)
-            ],
         }
+        told |= _of_attempts(told["attempts"], told["sent_ns"], told["status"])
         if any(None in told[name] for name in ALWAYS):
             raise ValueError("a call without its marks")
         columns = {name: self._column(name, told[name]) for name in self._parts}
@@ -207,6 +221,26 @@ class Gathering:
                 raise TypeError(f"{name} is no text")
             known[str(_KINDS.get(name, str)(word))] = len(known) - (None in known)
         return np.fromiter(map(known.__getitem__, told), dtype=np.int32, count=len(told))
+
+
+def _of_attempts(
+    each: Sequence[Sequence[Mapping[str, Any]]], sent_ns: Sequence[int], status: Sequence[int | None]
+) -> dict[str, Sequence[Any]]:
+    """Make columns of attempts; a call that lists none had one."""
+    return {
+        "attempts_ns": [
+            _before_ns(attempts, sent) if attempts else 0
+            for attempts, sent in zip(each, sent_ns, strict=True)
+        ],
+        "attempts": [len(attempts) or 1 for attempts in each],
+        "first_sent_ns": [
+            attempts[0]["sent_ns"] if attempts else sent for attempts, sent in zip(each, sent_ns, strict=True)
+        ],
+        "throttled": [
+            sum(one.get("status") in THROTTLED for one in attempts) if attempts else last in THROTTLED
+            for attempts, last in zip(each, status, strict=True)
+        ],
+    }
 
 
 def _before_ns(attempts: Sequence[Mapping[str, Any]], sent_ns: int) -> int:

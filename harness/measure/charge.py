@@ -16,6 +16,7 @@ hour, a call has no cost of its own.
 """
 
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import numpy as np
 
@@ -138,12 +139,14 @@ def told(calls: Calls) -> Mask:
 
 
 def unserved(calls: Calls) -> Mask:
-    """Tell whether a server failed to do anything for a call. One that we stopped was being worked on."""
+    """Tell whether a server failed to do anything for a call. One that we stopped was being worked on.
+
+    Unless we stopped it before it was sent, or while it waited to be asked again.
+    """
     silent = np.isnan(calls.input_tokens) & np.isnan(calls.output_tokens)
-    ours = calls.error_kind.are(_TIMEOUTS)
-    return np.where(
-        calls.streamed_events > 0, False, silent & calls.outcome.are((CallOutcome.FAILED,)) & ~ours
-    )
+    failed = calls.outcome.are((CallOutcome.FAILED,)) & ~calls.error_kind.are(_TIMEOUTS)
+    idle = (calls.done_ns <= calls.sent_ns) | (calls.status >= HTTPStatus.BAD_REQUEST)
+    return np.where(calls.streamed_events > 0, False, silent & (failed | idle))
 
 
 def countable(calls: Calls) -> Mask:

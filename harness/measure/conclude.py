@@ -19,6 +19,7 @@ from harness.measure.intervals import RUNS_MIN
 from harness.measure.load import calls_load
 from harness.measure.metrics.task import start_lag_ns, task_time_ns
 from harness.measure.summary import MEASURED, Kept, measured, throughput, units, workload_summary
+from harness.measure.tier import Serving, tier_findings
 from harness.measure.verdict import CostRatios, judge
 from harness.objectives import within_limits
 from harness.records import Phase, TaskRecord
@@ -177,17 +178,24 @@ def _run_findings(lanes: Mapping[str, _Lane], facts: RunFacts, trusted: Trust) -
 
 def _lane_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]:
     found: list[Finding | None] = []
+    serving = {name: _serving(name, lane, facts) for name, lane in lanes.items()}
     for name, lane in lanes.items():
         kept, workload = lane.kept, facts.workload
         found += [
             *call_findings(name, workload, kept.calls),
             *task_findings(name, workload, kept.tasks),
             *cost_findings(name, workload, kept.calls, facts.backends[name].prices),
+            *tier_findings(serving[name], [one for other, one in serving.items() if other != name]),
             tail_finding(name, workload, kept.tasks),
         ]
         if kept.dropped:
             found.append(_unsent(kept, facts, name))
     return [one for one in found if one is not None]
+
+
+def _serving(name: str, lane: _Lane, facts: RunFacts) -> Serving:
+    identity = facts.backends[name].identity
+    return Serving(name, facts.workload, identity.model, identity.tier, lane.kept.calls)
 
 
 def _unsent(kept: Kept, facts: RunFacts, name: str) -> Finding:

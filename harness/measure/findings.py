@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from harness.measure.calls import Calls
+from harness.measure.breakdown import shares
+from harness.measure.calls import THROTTLED, Calls
 from harness.measure.metrics.recorded import events_per_token, streamed_tokens
 from harness.measure.metrics.registry import METRICS
 from harness.records import TaskOutcome, TaskRecord, TokenSource
@@ -48,11 +49,24 @@ ADVICE: Mapping[FindingName, str] = {
     ),
     FindingName.WIDE_BOUNDS: "read these as upper bounds: events came in reads with others",
     FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
+    FindingName.THROTTLED: (
+        "lower the load, or set `quota` below what the server allows (`limits_told` in calls.jsonl); `retry ="
+        ' "sdk"` asks again, as agents do'
+    ),
+    FindingName.WAITED_FOR_LIMITS: "these times are of this quota: while it waits, no tier is faster",
+    FindingName.TIER_DOWNGRADED: "numbers mix tiers: split calls.jsonl by `tier_served`; money follows it",
+    FindingName.TIER_UPGRADED: "numbers mix tiers, and the faster one is charged",
+    FindingName.TIER_CHANGED: "tiers share no prompt cache: after a change the prompt is read anew",
+    FindingName.TIER_CONTRADICTED: "the tier's name and its speed do not fit: ask the vendor what served",
+    FindingName.TIER_UNKNOWN: "money follows the tier that was asked for, which may not have served",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
 
 EVENTS_PER_TOKEN_MIN = 0.8
 """Below it a gap is no token's any more; the same the other way round is as odd."""
+
+WAITED_SHARE = 0.005
+"""Share of the task time in limits from which it is told; below, it is lost in a rounded table."""
 
 WIDE_SHARE = 0.1
 """A quantile whose bounds are further apart than this share of it is marked."""
@@ -73,6 +87,7 @@ def call_findings(backend: str, workload: str, calls: Calls) -> Iterable[Finding
         said = Counter(failed.error_message.counted()).most_common(1)[0][0]
         detail = f"{len(failed)} of {len(calls)} calls failed: {kinds}; most often: {said}"
         yield found(FindingName.FAILED_CALLS, detail)
+    yield from _throttled(found, calls)
     loop = int((calls.clock.are((StampClock.LOOP,)) & (calls.streamed_events > 0)).sum())
     if loop:
         yield found(FindingName.LOOP_STAMPS, f"{loop} of {len(calls)} calls have no kernel stamps throughout")
@@ -86,6 +101,18 @@ def call_findings(backend: str, workload: str, calls: Calls) -> Iterable[Finding
         yield found(FindingName.NO_USAGE, f"{silent} of {len(ok)} calls came without token counts")
     yield from _count_mismatch(found, ok)
     yield from _wide_bounds(found, ok)
+
+
+def _throttled(found: Callable[[FindingName, str], Finding], calls: Calls) -> Iterable[Finding]:
+    """Tell how often the server refused for its limits, and what became of these calls."""
+    met = calls[calls.throttled > 0]
+    if len(met):
+        lost = int(np.isin(met.status, THROTTLED).sum())
+        detail = (
+            f"the server's limits refused {met.throttled.sum():.0f} of {calls.attempts.sum():.0f} attempts"
+            f" (429), in {len(met)} of {len(calls)} calls, of which {lost} failed by it"
+        )
+        yield found(FindingName.THROTTLED, detail)
 
 
 def _count_mismatch(found: Callable[[FindingName, str], Finding], calls: Calls) -> Iterable[Finding]:
@@ -128,6 +155,14 @@ def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> I
     if timed_out:
         detail = f"{len(timed_out)} of {len(tasks)} tasks {timed_out[0]}"
         yield Finding(FindingName.TIMED_OUT, backend, workload, detail)
+    spent = shares(tasks)
+    limit, retry = spent.get("limit", 0.0), spent.get("retry", 0.0)
+    if limit + retry > WAITED_SHARE:
+        detail = (
+            f"{limit + retry:.1%} of the time of completed tasks went by in limits: {limit:.1%} waiting for"
+            f" the own `quota`, {retry:.1%} in attempts that failed and the waits after them"
+        )
+        yield Finding(FindingName.WAITED_FOR_LIMITS, backend, workload, detail)
     mismatch = sum(task.plan_mismatch for task in tasks)
     if mismatch:
         detail = f"{mismatch} planned tool results met no call, or calls no plan"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from harness.measure.breakdown import PARTS
+from harness.measure.breakdown import shares
 from harness.measure.calls import Calls, Floats
 from harness.measure.estimates import (
     Tasks,
@@ -19,7 +19,7 @@ from harness.measure.estimates import (
 )
 from harness.measure.gaps import Gaps
 from harness.measure.metrics.registry import METRICS
-from harness.measure.metrics.task import llm_busy_ns, task_time_ns, task_ttft_ns
+from harness.measure.metrics.task import llm_busy_ns, task_ttft_ns
 from harness.records import CallOutcome, Phase, TaskOutcome, TaskRecord
 from harness.results import (
     CallCounts,
@@ -88,6 +88,8 @@ def workload_summary(
         extra={
             "events_per_token": median_call("events_per_token", ok, of),
             "last_output_s": median_call("last_output_s", ok, of),
+            "user_ttft_s": median_call("user_ttft_s", ok, of),
+            "user_ttft_p95_s": call_estimates("user_ttft_s", ok, of, (0.95,))[0],
             **per_task(kept, of),
             **extra,
         },
@@ -198,15 +200,6 @@ def _busy_s(tasks: Sequence[TaskRecord]) -> float:
         start, end = spans.get(task.repeat, (task.scheduled_ns, task.ended_ns))
         spans[task.repeat] = min(start, task.scheduled_ns), max(end, task.ended_ns)
     return sum(end - start for start, end in spans.values()) / 1e9
-
-
-def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:
-    """Share of each part in the summed task time of completed tasks; empty if there are none."""
-    done = [(task.breakdown, task_time_ns(task)) for task in tasks if task.outcome is TaskOutcome.COMPLETED]
-    total = sum(time for _, time in done)
-    if not total:
-        return {}
-    return {part: sum(of[part] * time for of, time in done) / total for part in PARTS}
 
 
 def _seconds(limit: float) -> str:

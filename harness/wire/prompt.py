@@ -1,6 +1,6 @@
 """A request becomes the body of POST /chat/completions: blocks to messages, limits, tools, options."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from harness.values import Block, Request, Role
+from harness.values import Block, Request, Role, ToolCall
+from harness.wire.payload import parse
 from harness.wire.words import BlockTexts
 
 _texts = BlockTexts()
@@ -36,15 +37,43 @@ def encode(request: Request) -> Request:
     if request.min_tokens is not None:  # vLLM's and SGLang's way to force a length
         body |= {"min_tokens": request.min_tokens, "ignore_eos": True}
     if request.tools:
-        body["tools"] = [_tool(name) for name in request.tools]
+        body["tools"] = [tool(name) for name in request.tools]
     if request.service_tier is not None:
         body["service_tier"] = request.service_tier
+    return filled(request, "/chat/completions", body, extra)
+
+
+def filled(request: Request, path: str, body: dict[str, Any], extra: Mapping[str, Any]) -> Request:
+    """Complete a request of any dialect: the plan for our own simulator, and last what the scenario adds."""
     if request.x_plan is not None:
         body["x_plan"] = request.x_plan
     for key, value in extra.items():
         told = body.get(key)
         body[key] = {**told, **value} if isinstance(told, dict) and isinstance(value, dict) else value
-    return replace(request, path="/chat/completions", body=orjson.dumps(body))
+    return replace(request, path=path, body=orjson.dumps(body))
+
+
+def text_of(blocks: Iterable[Block]) -> orjson.Fragment:
+    """Join blocks to one text, as JSON."""
+    texts = (_texts.json(block) for block in blocks)
+    return orjson.Fragment(b'"' + b" ".join(text for text in texts if text) + b'"')
+
+
+@lru_cache(maxsize=1024)
+def parameters(name: str) -> dict[str, Any]:
+    """Make a tool's schema: small, and the same wherever the name is."""
+    one_text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    return {"name": name, "description": f"Run {name} on the input.", "parameters": one_text}
+
+
+def tool(name: str) -> dict[str, Any]:
+    """Wrap a tool's schema as chat and its like do."""
+    return {"type": "function", "function": parameters(name)}
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """Give a tool call's arguments where a dialect wants an object; other text is its only argument."""
+    return parse(call.arguments.encode()) or {"input": call.arguments}
 
 
 def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
@@ -52,26 +81,13 @@ def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
     for role, group in groupby(blocks, key=lambda block: block.role):
         if role is Role.TOOL:
             for block in group:
-                yield {"role": role, "tool_call_id": block.answers or "", "content": _joined([block])}
+                yield {"role": role, "tool_call_id": block.answers or "", "content": text_of([block])}
             continue
         run = list(group)
-        message: dict[str, Any] = {"role": role, "content": _joined(run)}
+        message: dict[str, Any] = {"role": role, "content": text_of(run)}
         if calls := [call for block in run for call in block.tool_calls]:
             message["tool_calls"] = [
                 {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
                 for c in calls
             ]
         yield message
-
-
-def _joined(blocks: list[Block]) -> orjson.Fragment:
-    texts = (_texts.json(block) for block in blocks)
-    return orjson.Fragment(b'"' + b" ".join(text for text in texts if text) + b'"')
-
-
-@lru_cache(maxsize=1024)
-def _tool(name: str) -> dict[str, Any]:
-    """Make a tool's schema: small, and the same wherever the name is."""
-    one_text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-    function = {"name": name, "description": f"Run {name} on the input.", "parameters": one_text}
-    return {"type": "function", "function": function}

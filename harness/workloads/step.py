@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from harness.clock import Clock
 from harness.errors import Interrupted
-from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
+from harness.measure.breakdown import Piece, breakdown, call_piece, unknown_parts, waiting
 from harness.measure.calls import calls_of
 from harness.measure.charge import task_usd
 from harness.measure.timeline import CallFacts, records_of
@@ -162,14 +162,11 @@ class Step:
         try:
             timeline = await self._backend.exchange(request, decoder.feed)
         except Interrupted as stop:
-            self._keep(_with_answer(stop.timeline, decoder, ended=False), facts, cut=True)
+            timeline = _with_answer(stop.timeline, decoder, ended=False)
+            self._keep(_with_body(timeline, dialect, last=False), facts, cut=True)
             raise asyncio.CancelledError from None  # the engine knows why; its own words follow
         timeline = _with_answer(timeline, decoder, ended=timeline.error is None)
-        if timeline.body is not None:
-            told = dialect.unstreamed(
-                status=timeline.status or 0, content_type=timeline.content_type, body=timeline.body
-            )
-            timeline = replace(timeline, answer=told, error=told.error)
+        timeline = _with_body(timeline, dialect)
         record = self._keep(timeline, facts, cut=False)
         if record.error is not None and self._failure is None:
             self._failure = f"{record.error.kind}: {record.error.message}"
@@ -228,7 +225,7 @@ class Step:
             calls=self._calls,
             tools=[tool for tool in self._tools if tool.started_ns < ended_ns - origin],
             breakdown=shares,
-            breakdown_unknown=list(UNKNOWN),
+            breakdown_unknown=unknown_parts(self._records),
             cost_usd=task_usd(calls_of(self._records), self._backend.prices),
             plan_mismatch=self.plan_mismatch,
             agent_ns=self._agent_ns,
@@ -273,6 +270,7 @@ class Step:
             service_tier=backend.service_tier,
             extra_body=backend.extra_body or {},
             x_plan=plan if backend.simulated else None,
+            dice=f"{self.setting.seed}/{self.setting.k}/{self._calls}",
         )
 
     def _keep(self, timeline: Timeline, facts: CallFacts, *, cut: bool) -> CallRecord:
@@ -297,6 +295,17 @@ def _with_answer(timeline: Timeline, decoder: Decoder, *, ended: bool) -> Timeli
     if timeline.answer.high_ns:
         return timeline
     return replace(timeline, answer=decoder.answer(ended=ended))
+
+
+def _with_body(timeline: Timeline, dialect: Dialect, *, last: bool = True) -> Timeline:
+    """Read bodies that are no event stream: those of earlier attempts, and that of the last one."""
+    earlier = tuple(_with_body(one, dialect) for one in timeline.earlier)
+    if timeline.body is None or not last:
+        return replace(timeline, earlier=earlier)
+    told = dialect.unstreamed(
+        status=timeline.status or 0, content_type=timeline.content_type, body=timeline.body
+    )
+    return replace(timeline, answer=told, error=told.error, earlier=earlier)
 
 
 def _visible(record: CallRecord, planned: PlannedCall) -> int:

@@ -13,6 +13,7 @@ import trustme
 from aiohttp.client_proto import ResponseHandler
 
 from harness.client.http import BODY_BYTES, CallLimits, Endpoint, HttpExchange
+from harness.client.stamped_socket import StampedSocket
 from harness.clock import MachineClock, monotonic_ns
 from harness.errors import Interrupted
 from harness.values import ErrorKind, Progress, Request, StampClock
@@ -262,7 +263,59 @@ def test_connection_is_used_again_only_when_its_answer_is_complete(tail, transpo
     timelines = asyncio.run(main())
     assert [timeline.connection for timeline in timelines] == connections
     assert [timeline.error for timeline in timelines] == [None, None]
-    assert all(timeline.network_ns > 0 for timeline in timelines)
+    assert all(timeline.round_trip_ns > 0 for timeline in timelines)
+    assert [timeline.connect_ns > 0 for timeline in timelines] == [one == "new" for one in connections]
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_sent_is_the_first_touch_of_the_network(tls, secure, monkeypatch):
+    server_tls, client_tls = tls if secure else (None, None)
+    touched = {"connect": [], "send": []}
+
+    def spied(name):
+        through = getattr(StampedSocket, name)
+
+        def call(sock, *words):
+            before = monotonic_ns()
+            try:
+                return through(sock, *words)
+            finally:
+                touched[name].append((before, monotonic_ns()))
+
+        monkeypatch.setattr(StampedSocket, name, call)
+
+    spied("connect")
+    spied("send")
+
+    async def main():
+        handler = step_by_step(listener := Listener(), [], 2)
+        async with serve(handler, server_tls) as port, exchange(port, tls=client_tls) as send:
+            new = await send(REQUEST, listener)
+            sends = len(touched["send"])
+            return new, await send(REQUEST, listener), sends
+
+    new, reused, sends = asyncio.run(main())
+    assert (new.connection, reused.connection) == ("new", "reused")
+    for timeline, (before, after) in [(new, touched["connect"][0]), (reused, touched["send"][sends])]:
+        assert before <= timeline.sent_ns <= after
+    assert (new.tls_ns > 0) is secure
+    assert new.connect_ns > 0
+    assert new.connect_ns + new.tls_ns < new.headers_ns - new.sent_ns
+    assert (reused.connect_ns, reused.tls_ns, reused.dns_ns, reused.upgrade_ns) == (0, 0, 0, 0)
+
+
+def test_looking_a_name_up_is_told_apart_from_connecting():
+    async def main():
+        async with serve(answer(STREAM_HEAD, DONE + LAST_CHUNK)) as port:
+            endpoint = Endpoint(f"http://localhost:{port}/v1")
+            async with HttpExchange(endpoint, limits=CallLimits(**PATIENT), clock=MachineClock()) as send:
+                return await send(REQUEST, Listener())
+
+    timeline = asyncio.run(main())
+    assert timeline.error is None
+    assert timeline.dns_ns > 0
+    assert timeline.connect_ns > 0
+    assert timeline.dns_ns + timeline.connect_ns < timeline.headers_ns - timeline.sent_ns
 
 
 def test_connection_without_its_last_chunk_is_closed_after_a_moment():
@@ -496,12 +549,9 @@ def pinging(*pieces):
     ],
 )
 def test_limits(handler, limits, kind, sentence, sink):
-    began_ns = (
-        time.monotonic_ns()
-    )  # limits count from when the exchange is asked for, not from the first byte
     timeline, listener = asyncio.run(ask(handler, sink=sink, **limits))
     assert (timeline.error.kind, timeline.error.message) == (kind, sentence)
-    assert timeline.done_ns - began_ns >= 100_000_000
+    assert timeline.done_ns - timeline.sent_ns >= 100_000_000
     if listener.events:
         assert timeline.status == 200
 

@@ -11,6 +11,18 @@ NS = st.integers(0, 10_000)
 
 
 @st.composite
+def attempts_until(draw, sent_ns):
+    """No attempts listed, or several that end with the one sent at `sent_ns`, each after a wait."""
+    found = []
+    at = sent_ns
+    for _ in range(draw(st.sampled_from([0, 2, 3]))):
+        wait = draw(NS)
+        found.insert(0, {"sent_ns": at, "done_ns": at, "limit_wait_ns": wait})
+        at -= wait + draw(NS)
+    return found
+
+
+@st.composite
 def pieces(draw):
     """A graph as its pieces on the clock: sequences, forks and joins, gaps and overlaps of any kind."""
     found = []
@@ -20,12 +32,16 @@ def pieces(draw):
             found.append(waiting(draw(st.sampled_from(["tool", "agent", "human"])), start, start + length))
             continue
         first, last, done = (start + offset for offset in sorted(draw(st.tuples(NS, NS, NS))))
+        attempts = draw(attempts_until(start))
+        waits = [one["limit_wait_ns"] for one in attempts] or [draw(NS)]
         call = a_call(
             sent_ns=start,
             first_output_ns=first,
             last_output_ns=last,
             done_ns=done,
             network_ns=draw(NS),
+            attempts=attempts,
+            limit_wait_ns=sum(waits),
             hidden_tokens=draw(st.integers(0, 50)),
             output_tokens=draw(st.integers(0, 100)),
         )

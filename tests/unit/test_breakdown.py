@@ -90,3 +90,30 @@ def test_human_time_stands_outside():
 
 def test_a_task_of_no_length_is_the_harness():
     assert breakdown([], scheduled_ns=5, ended_ns=5)["client"] == 1
+
+
+def test_waits_for_the_own_caps_are_limit():
+    # wanted at 0, let through at 2, output from 3 to 4
+    assert shares([call(2, 3, 4, limit_wait_ns=2 * S)], ended=4) == {
+        "limit": 0.5,
+        "ttft": 0.25,
+        "decode": 0.25,
+    }
+
+
+def test_from_the_first_attempt_to_the_last_is_retry():
+    attempts = [
+        {"sent_ns": 0, "done_ns": S, "status": 429, "error": None, "limit_wait_ns": 0},
+        {"sent_ns": 6 * S, "done_ns": 10 * S, "status": 200, "error": None, "limit_wait_ns": 0},
+    ]
+    assert shares([call(6, 8, 10, attempts=attempts)], ended=10) == {"retry": 0.6, "ttft": 0.2, "decode": 0.2}
+
+
+def test_limit_is_all_that_was_waited_for_the_own_caps_between_attempts_too():
+    attempts = [
+        {"sent_ns": 1 * S, "done_ns": 2 * S, "status": 429, "error": None, "limit_wait_ns": S},
+        {"sent_ns": 5 * S, "done_ns": 6 * S, "status": 503, "error": None, "limit_wait_ns": S},
+        {"sent_ns": 8 * S, "done_ns": 10 * S, "status": 200, "error": None, "limit_wait_ns": 2 * S},
+    ]
+    found = shares([call(8, 9, 10, attempts=attempts, limit_wait_ns=4 * S)], ended=10)
+    assert found == pytest.approx({"limit": 0.4, "retry": 0.4, "ttft": 0.1, "decode": 0.1})

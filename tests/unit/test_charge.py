@@ -158,3 +158,23 @@ def test_a_task_is_the_sum_of_its_calls():
     assert task_usd([*calls, a_call(**UNTOLD)], TOKENS) is None
     assert wasted_usd([*calls, a_call(**UNTOLD)], TOKENS) == pytest.approx(0.0035 + cut)
     assert task_usd([], TOKENS) == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({**CUT, "sent_ns": 5 * S, "done_ns": 5 * S, "status": None}, id="never sent"),
+        pytest.param({**CUT, "status": 429}, id="waiting to be asked again"),
+    ],
+)
+def test_a_call_that_was_cut_while_no_server_worked_on_it_costs_nothing(said):
+    assert call_usd(a_call(**{**said, **NOTHING}), TOKENS) == 0
+
+
+def test_attempts_that_were_refused_cost_nothing_and_the_last_one_what_it_told():
+    attempts = [
+        {"sent_ns": 0, "done_ns": S, "status": 429, "error": None, "limit_wait_ns": 0},
+        {"sent_ns": 2 * S, "done_ns": 4 * S, "status": 200, "error": None, "limit_wait_ns": 0},
+    ]
+    said = {"input_tokens": 1000, "output_tokens": 100, "sent_ns": 2 * S, "done_ns": 4 * S}
+    assert call_usd(a_call(**said, attempts=attempts), TOKENS) == pytest.approx(0.008)

@@ -108,7 +108,7 @@ def test_done_is_told_with_the_piece_that_holds_the_mark(case):
 
 def test_other_dialects_are_told_as_skipped():
     lines = [line for line in decode_file(FILES[0]) if "skipped" in line]
-    assert {line["dialect"] for line in lines} == {"openai-completions", "anthropic", "openai-responses"}
+    assert {line["dialect"] for line in lines} == {"anthropic", "openai-responses"}
     assert all(line["skipped"] == f"dialect {line['dialect']} is not there yet" for line in lines)
 
 
@@ -187,7 +187,7 @@ def test_several_chunks_in_one_read_are_one_read(tmp_path):
     assert line["exact"] == [False, True]
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages?beta=true", "/v1/responses", "/metrics"])
+@pytest.mark.parametrize("path", ["/v1/messages?beta=true", "/v1/responses", "/metrics"])
 def test_a_recording_of_no_dialect_that_is_there_is_skipped(tmp_path, path):
     line = recording(tmp_path, (1, CHUNKED), path=path)
     said = "no dialect reads what its path asks for"

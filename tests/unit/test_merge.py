@@ -39,7 +39,7 @@ tasks = {tasks}
 
 
 def a_run(tmp_path, *, tasks, nodes=("A", "B"), allowed=False, port=None, away=()):
-    """A run of two workers that say what a test wants; gives it, and what was sent to them. away: elsewhere."""
+    """A run of two workers that say what a test wants; gives it, and what was sent to them."""
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO.format(tasks=tasks))
     options = Options(path, out=tmp_path / "out", prometheus_port=port)

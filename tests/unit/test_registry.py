@@ -1,5 +1,7 @@
 """Every metric of the registry has a golden value made by hand, a unit, help and a source."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,7 @@ GOLDEN = {
     "task_time_s": (TASK, 6.0),
     "start_lag_ms": (TASK, 7.0),
     "ttft_s": (CALL, 0.25),
+    "user_ttft_s": (replace(CALL, attempts=[{"sent_ns": S // 2, "done_ns": S}, {"sent_ns": S}]), 0.75),
     "ttfo_s": (CALL, 0.75),
     "last_output_s": (CALL, 1.25),
     "call_time_s": (CALL, 1.5),

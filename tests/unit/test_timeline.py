@@ -9,7 +9,7 @@ from harness.measure.calls import calls_of
 from harness.measure.metrics.registry import METRICS
 from harness.measure.timeline import CallFacts, records_of
 from harness.records import CallOutcome, Phase, TokenSource
-from harness.values import CallError, ErrorKind
+from harness.values import CallError, ErrorKind, Timeline
 from tests.making import MS, a_timeline, an_answer, told
 
 KEY = "a-key-nobody-may-see-4711"
@@ -156,6 +156,50 @@ def test_a_cut_call_has_no_error_of_its_own():
     assert call.error is None
 
 
+def test_a_cancelled_call_tells_what_came_after():
+    answer = an_answer([[200 * MS, 1], [220 * MS, 2], [240 * MS, 1]])
+    stopped = a_timeline(answer, cancelled_ns=210 * MS, last_byte_ns=245 * MS)
+    call, _ = records_of(stopped, FACTS, cut=False, cancelled=True)
+    assert (call.outcome, call.error) == (CallOutcome.CANCELLED, None)
+    assert (call.cancelled_ns, call.after_cancel_ns) == (110 * MS, 35 * MS)
+    assert (call.after_cancel_events, call.after_cancel_tokens) == (3, None)
+    silent = replace(stopped, last_byte_ns=200 * MS, cancelled_ns=250 * MS)
+    call, _ = records_of(silent, FACTS, cut=False, cancelled=True)
+    assert (call.after_cancel_ns, call.after_cancel_events) == (0, 0)
+    call, _ = records_of(silent, FACTS, cut=True)
+    assert (call.outcome, call.cancelled_ns, call.after_cancel_ns) == (CallOutcome.CUT, None, None)
+
+
+def test_tokens_that_came_after_a_cancel_are_counted_where_they_were_told():
+    answer = replace(an_answer([[200 * MS, 1], [220 * MS, 2]]), tokens=array("q", [1, 4, 3]))
+    call, _ = records_of(a_timeline(answer, cancelled_ns=210 * MS), FACTS, cut=False, cancelled=True)
+    assert call.after_cancel_tokens == 7
+
+
+OPENING = {"dns_ns": 1 * MS, "connect_ns": 2 * MS, "tls_ns": 4 * MS, "upgrade_ns": 8 * MS}
+
+
+@pytest.mark.parametrize(
+    ("marks", "rtt_s", "network_ns"),
+    [
+        pytest.param({"round_trip_ns": MS}, None, MS, id="open, by the kernel"),
+        pytest.param({**OPENING, "round_trip_ns": MS}, None, 16 * MS, id="opened"),
+        pytest.param({"connection": "reused", "round_trip_ns": MS}, 0.08, 80 * MS, id="as the server tells"),
+        pytest.param(
+            {"connection": "new", "connect_ns": MS}, 0.08, 160 * MS, id="connecting took a round trip, too"
+        ),
+        pytest.param({"connection": "new", "tls_ns": 170 * MS}, 0.08, 250 * MS, id="more, as was seen"),
+    ],
+)
+def test_network_is_opening_a_connection_and_one_round_trip(marks, rtt_s, network_ns):
+    answer = an_answer([[200 * MS, 1]])
+    if rtt_s is not None:
+        answer = replace(answer, server_timing={"rtt_s": rtt_s})
+    call, _ = records_of(a_timeline(answer, **marks), FACTS, cut=False)
+    assert call.network_ns == network_ns
+    assert call.tls_ns == marks.get("tls_ns", 0)
+
+
 def test_nothing_that_a_server_says_brings_the_key_or_controls_into_a_record():
     said = "\x1b[2J" + KEY + "\u202e\udc80" + "x" * 500
     answer = an_answer(
@@ -187,3 +231,51 @@ def test_warnings_of_the_exchange_and_of_the_answer_are_kept():
     answer = an_answer([], warnings=("no_usage",))
     call, _ = records_of(a_timeline(answer, warnings=("compressed",)), FACTS, cut=False)
     assert call.warnings == ("compressed", "no_usage")
+
+
+# --- attempts and limits ---------------------------------------------------------------------------
+
+
+def l16():
+    """429 after 10 ms with Retry-After: 3, then an answer whose first token comes after 200 ms."""
+    refused = CallError(ErrorKind.HTTP_ERROR, f"HTTP 429: slow down, {KEY}")
+    start = FACTS.scheduled_ns
+    first = Timeline(start, start + 10 * MS, status=429, error=refused, limits_told={"retry-after-s": 3.0})
+    sent = start + 3010 * MS
+    answer = an_answer([[sent + 200 * MS, 1], [sent + 300 * MS, 1]], usage=told(2))
+    return a_timeline(answer, sent_ns=sent, earlier=(first,), limits_told={"remaining-requests": 9.0})
+
+
+def test_l16_attempts_the_last_ones_ttft_and_the_users_are_three_things():
+    call, _ = records_of(l16(), FACTS, cut=False, key=KEY)
+    assert [(one["sent_ns"], one["done_ns"], one["status"]) for one in call.attempts] == [
+        (0, 10 * MS, 429),
+        (3010 * MS, 3310 * MS, 200),
+    ]
+    assert call.attempts[0]["error"]["kind"] == "http_error"
+    assert KEY not in str(call.attempts)
+    assert call.attempts[1]["error"] is None
+    columns = calls_of([call])
+    assert METRICS["ttft_s"].value(columns)[0] == 200 * MS
+    assert METRICS["user_ttft_s"].value(columns)[0] == 3210 * MS
+    assert call.sent_ns == call.attempts[1]["sent_ns"]
+    assert call.limits_told == {"remaining-requests": 9.0}
+
+
+def test_a_call_with_one_attempt_lists_none_and_waits_of_all_attempts_add_up():
+    alone, _ = records_of(a_timeline(an_answer([[200 * MS, 1]]), limit_wait_ns=5), FACTS, cut=False)
+    assert (alone.attempts, alone.limit_wait_ns, alone.limits_told) == ([], 5, None)
+    timeline = l16()
+    waited = replace(timeline, limit_wait_ns=7, earlier=(replace(timeline.earlier[0], limit_wait_ns=4),))
+    call, _ = records_of(waited, FACTS, cut=False)
+    assert call.limit_wait_ns == 11
+    assert [one["limit_wait_ns"] for one in call.attempts] == [4, 7]
+
+
+def test_throttled_attempts_are_counted():
+    call, _ = records_of(l16(), FACTS, cut=False)
+    refused, _ = records_of(replace(l16().earlier[0]), FACTS, cut=False)
+    served, _ = records_of(a_timeline(an_answer([[200 * MS, 1]])), FACTS, cut=False)
+    columns = calls_of([call, refused, served])
+    assert columns.throttled.tolist() == [1, 1, 0]
+    assert columns.attempts.tolist() == [2, 1, 1]

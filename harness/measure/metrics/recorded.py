@@ -12,6 +12,11 @@ def ttft_ns(calls: Calls) -> Floats:
     return calls.first_output_ns - calls.sent_ns
 
 
+def user_ttft_ns(calls: Calls) -> Floats:
+    """First output event - sent of the first attempt: what a user waits when an SDK asks again."""
+    return calls.first_output_ns - calls.first_sent_ns
+
+
 def ttfo_ns(calls: Calls) -> Floats:
     """First answer or tool output - sent."""
     return calls.first_answer_ns - calls.sent_ns
@@ -39,10 +44,15 @@ def call_tpot_ns(calls: Calls) -> Floats:
     As `metrics.call.tpot_ns`: the first event has 1 token where the stream does not tell, and what came
     behind the last event is no part.
     """
-    first = np.where(np.isnan(calls.first_event_tokens), 1, calls.first_event_tokens)
-    tokens = streamed_tokens(calls) - calls.tokens_after_last - first
+    tokens = spanned_tokens(calls)
     known = (tokens > 0) & (calls.streamed_events >= TWO)
     return over(calls.last_output_ns - calls.first_output_ns, np.where(known, tokens, np.nan))
+
+
+def spanned_tokens(calls: Calls) -> Floats:
+    """Streamed tokens that came after the first event, up to the last one."""
+    first = np.where(np.isnan(calls.first_event_tokens), 1, calls.first_event_tokens)
+    return streamed_tokens(calls) - calls.tokens_after_last - first
 
 
 def ttft_low_ns(calls: Calls) -> Floats:

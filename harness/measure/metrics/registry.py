@@ -21,6 +21,7 @@ from harness.measure.metrics.recorded import (
     ttfo_ns,
     ttft_low_ns,
     ttft_ns,
+    user_ttft_ns,
     wall_ns,
 )
 from harness.measure.metrics.task import start_lag_ns, task_time_ns
@@ -85,6 +86,16 @@ METRICS: dict[str, Metric] = {
             ttft_ns,
             1e-9,
             ttft_low_ns,
+        ),
+        Metric(
+            "user_ttft_s",
+            "s",
+            Unit.CALL,
+            "lower",
+            "first output event - sent of the first attempt (`retry`); ttft_s where there was one",
+            "own definition: an SDK's user sees no attempts",
+            user_ttft_ns,
+            1e-9,
         ),
         Metric(
             "ttfo_s",
