@@ -32,6 +32,8 @@ SHORT = (
     Cell(750, 2, tls=True),
     Cell(750, 2, per_event=4, transport="new-connection"),
     Cell(750, 2, tls=True, transport="new-connection"),
+    Cell(750, 2, transport="websocket"),
+    Cell(750, 2, tls=True, transport="websocket"),
     Cell(750, 2, held=True),
 )
 
@@ -47,7 +49,7 @@ def test_a_short_grid_as_it_is():
         assert seen.exact > 0
         assert (seen.error_ns >= 0).all()
         assert seen.inside + seen.held_up + seen.late == seen.events
-        assert len(seen.ttft_ns) == (one.cell.streams if one.cell.transport == "keep-alive" else 0)
+        assert len(seen.ttft_ns) == (0 if one.cell.transport == "new-connection" else one.cell.streams)
         assert (seen.ttft_ns > 0).all()
         assert (one.cpu_us_per_token is None) is one.cell.held
     held, free = outcome.cells[-1].figures, outcome.cells[0].figures
@@ -135,7 +137,7 @@ def test_the_answer_for_people_and_its_exit_code(cache, capfd):
     assert code == any(line.startswith("MISSED") for line in lines)
     assert sum(line.startswith(("HOLDS", "MISSED")) for line in lines) == 6
     assert sum(word in line for line in lines for word in ("proved", "failed", "few")) >= len(SHORT)
-    assert "measuring 750 tokens/s over TLS, from cell 2 of 5" in told_of.err
+    assert "measuring 750 tokens/s over TLS, from cell 2 of 7" in told_of.err
     has = certificate.place().exists()
     assert any(line.startswith("certificate: " if has else "no certificate: ") for line in lines)
 
