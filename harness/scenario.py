@@ -26,7 +26,16 @@ _OPTIONS: dict[str | int, str] = {"seed": "--seed", "tasks": "--tasks", "measure
 _LONG_NAME = 20  # characters; one so long that mixes small letters and digits is taken for a key
 _SECRETS = ("sk_", "gsk_", "hf_", "AIza", "fw_", "r8_")  # of keys that could be names
 
-Dialect = Literal["openai-chat", "mistral-fim", "openai-completions", "llamacpp", "ollama", "gemini"]
+Dialect = Literal[
+    "openai-chat",
+    "openai-responses",
+    "anthropic",
+    "mistral-fim",
+    "openai-completions",
+    "llamacpp",
+    "ollama",
+    "gemini",
+]
 """The names of `wire.DIALECTS`: this file must not import them, and a checker reads them here."""
 
 Text = Annotated[str, Field(min_length=1)]
@@ -73,7 +82,8 @@ class Backend(BaseModel):
     model: Text
     key_env: str | None = None
     service_tier: Text | None = None
-    transport: Literal["keep-alive", "new-connection"] = "keep-alive"
+    transport: Literal["keep-alive", "new-connection", "websocket"] = "keep-alive"
+    proxy: Text | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)
     output_control: Literal["max_tokens", "ignore_eos"] = "max_tokens"
     limits: TimeLimits = TimeLimits()
@@ -93,6 +103,19 @@ class Backend(BaseModel):
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError("want no user, password, query or fragment in it; a key goes into key_env")
         if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
+            raise wrong
+        return url
+
+    @field_validator("proxy")
+    @classmethod
+    def _plain_proxy(cls, url: str) -> str:
+        wrong = ValueError("want http://HOST:PORT of an HTTP proxy, without user and password")
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise wrong from None
+        if parts.scheme != "http" or not parts.hostname or port is None or re.search(r"[\s@]", url):
             raise wrong
         return url
 

@@ -150,6 +150,8 @@ class Answer:
     any came.
     `reasoning_summary`: only summaries of the reasoning were streamed. `server_timing`: the server's own
     times of this call in seconds: `queue_s`, `prompt_s`, `completion_s`, `total_s`, `rtt_s`, and others.
+    `incomplete_reason`: why an answer was cut short, where the dialect tells it apart from the
+    `finish_reason`. `error_status`: the HTTP status that an error within the stream names.
     """
 
     high_ns: "array[int]" = field(default_factory=_longs)
@@ -170,6 +172,8 @@ class Answer:
     reasoning_summary: bool = False
     choices: Mapping[int, Choice] = field(default_factory=dict)
     server_timing: Mapping[str, float] = field(default_factory=dict)
+    incomplete_reason: str | None = None
+    error_status: int | None = None
     warnings: tuple[str, ...] = ()
 
 

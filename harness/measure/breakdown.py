@@ -39,7 +39,7 @@ def waiting(part: str, started_ns: int, ended_ns: int) -> Piece:
 
 
 def call_piece(call: CallRecord) -> Piece:
-    """Cut a call: limit, retry, network, queue, rest of TTFT, hidden reasoning (estimated), decode to its end.
+    """Cut a call: limit, retry, network, queue, rest of TTFT, hidden reasoning (estimate), decode to its end.
 
     What was waited for the client's own caps is `limit`; from the first attempt's sent to the last one's, all
     else is `retry`: the attempts that failed, and the waits between them.

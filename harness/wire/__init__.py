@@ -4,7 +4,7 @@ Sans-io: bytes and stamps come in, values go out; no clock, socket or dice. A ne
 file and one line in `DIALECTS`.
 """
 
-from harness.wire import chat, completions, fim, gemini, llamacpp, ollama
+from harness.wire import chat, completions, fim, gemini, llamacpp, messages, ollama, responses
 from harness.wire.dialect import Dialect
 from harness.wire.stream import StreamDecoder as Decoder
 
@@ -14,6 +14,8 @@ DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect
     for dialect in (
         chat.DIALECT,
+        responses.DIALECT,
+        messages.DIALECT,
         fim.DIALECT,
         completions.DIALECT,
         llamacpp.DIALECT,

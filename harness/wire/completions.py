@@ -10,7 +10,7 @@ from typing import Any
 from harness.values import Request
 from harness.wire.chat import ChatReading
 from harness.wire.dialect import Dialect
-from harness.wire.prompt import filled, text_of
+from harness.wire.prompt import forced, text_of, with_body
 from harness.wire.sse import FrameReader
 
 
@@ -25,11 +25,9 @@ def encode(request: Request) -> Request:
     }
     if request.suffix:
         body["suffix"] = text_of(request.suffix)
-    if request.min_tokens is not None:  # vLLM's and SGLang's way to force a length
-        body |= {"min_tokens": request.min_tokens, "ignore_eos": True}
     if request.service_tier is not None:
         body["service_tier"] = request.service_tier
-    return filled(request, "/completions", body, request.extra_body)
+    return with_body(request, body | forced(request), path="/completions")
 
 
 DIALECT = Dialect(

@@ -2,10 +2,8 @@
 
 import re
 
-import orjson
-
 from harness.values import CallError, ErrorKind
-from harness.wire.payload import parse
+from harness.wire.payload import dumped, parse
 
 AT_ONCE = "the server sent the whole answer at once, not a stream"
 
@@ -44,10 +42,10 @@ def error_message(parsed: object) -> str:
     if isinstance(error, str):
         return _clean(error)
     if not isinstance(error, dict):
-        return _clean(_dump(error))
+        return _clean(dumped(error))
     message = error.get("message") or error.get("error")
     if not isinstance(message, str):
-        return "" if error is parsed else _clean(_dump(error))
+        return "" if error is parsed else _clean(dumped(error))
     code = error.get("code")
     return _clean(message) + (f" ({_clean(str(code))})" if isinstance(code, str | int) else "")
 
@@ -60,10 +58,6 @@ def snippet(body: bytes) -> str:
 def _unpacked(body: bytes) -> bytes:
     """Take the array off an answer: Gemini puts an error into one where it was to stream one."""
     return body.strip().removeprefix(b"[").removesuffix(b"]")
-
-
-def _dump(value: object) -> str:
-    return orjson.dumps(value).decode()
 
 
 def _clean(text: str) -> str:

@@ -1,12 +1,11 @@
 """Whole tool calls out of the fragments that chat-shaped streams carry."""
 
-import json
 from typing import Any
 
 import orjson
 
 from harness.values import ToolCall
-from harness.wire.payload import joined
+from harness.wire.payload import dumped, joined
 
 
 class _Fragments:
@@ -58,7 +57,7 @@ class ToolCalls:
         self._current = call = self._begin(None)
         call.id, call.name = _text(id_), _text(name)
         if type(arguments) is dict:
-            arguments = _dumped(arguments)
+            arguments = dumped(arguments)
         call.arguments = [_text(arguments)]
         return bool(call.name or call.arguments[0])
 
@@ -97,19 +96,11 @@ def _grow(call: _Fragments, id_: str, function: dict[str, Any]) -> bool:
         call.name += name
     arguments = function.get("arguments")
     if type(arguments) is dict and arguments:
-        arguments = _dumped(arguments)
+        arguments = dumped(arguments)
     if type(arguments) is str and arguments:
         call.arguments.append(arguments)
         return True
     return bool(name)
-
-
-def _dumped(arguments: dict[str, Any]) -> str:
-    """Write arguments that were sent as an object; what orjson cannot write came from a lenient reading."""
-    try:
-        return orjson.dumps(arguments).decode()
-    except TypeError:
-        return json.dumps(arguments)
 
 
 def _text(value: object) -> str:

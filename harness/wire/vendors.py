@@ -52,7 +52,7 @@ def _by_key() -> dict[str, list[_Row]]:
     rows: dict[str, list[_Row]] = {}
     for place, name, unit in _TIMES:
         first, *rest = place.split(".")
-        rows.setdefault(first, []).append((tuple(rest), name, unit))
+        rows.setdefault(first, []).append((tuple(rest), name, float(unit)))
     return rows
 
 
