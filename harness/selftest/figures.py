@@ -36,10 +36,10 @@ class Figures:
 
     exact: its two bounds are equal. error_ns: stamp - true send, of exact events. inside: low - path <= sent
     <= high. early: stamped before it was sent, which cannot be. held_up: outside only because of the server,
-    which was stopped between its clock and its write, so that the low bound lies before its next reading, or
-    whose kernel says that it had not sent the event by then. first_ns: error of each stream's first output, by
-    its upper bound; ttft_ns: recorded TTFT - the server's own, of streams over connections that were open.
-    shared: came in one read with others. failures: one sentence a stream that did not come through.
+    which was stopped between its clock and its write, so that the low bound lies before its next reading,
+    or whose kernel says that it had not sent the event by then. first_ns: error of each stream's first
+    output, by its upper bound; ttft_ns: recorded TTFT - the server's own, of streams over connections that
+    were open. shared: came in one read with others. failures: one sentence a stream that did not come through.
     """
 
     streams: int
