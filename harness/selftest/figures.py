@@ -39,7 +39,7 @@ class Figures:
     which was stopped between its clock and its write, so that the low bound lies before its next reading,
     or whose kernel says that it had not sent the event by then. first_ns: error of each stream's first
     output, by its upper bound; ttft_ns: recorded TTFT - the server's own, of streams over connections that
-    were open. shared: came in one read with others. failures: one sentence a stream that did not come through.
+    were open. shared: came in one read with others. failures: a sentence a stream that did not come through.
     """
 
     streams: int
