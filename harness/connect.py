@@ -15,10 +15,10 @@ from harness.clock import MachineClock
 from harness.errors import UnreachableError
 from harness.job import WHOLE, Share
 from harness.prices import prices_of
-from harness.scenario import Backend, Scenario
+from harness.scenario import Scenario
+from harness.scenario_backend import Backend
 from harness.values import Exchange
 from harness.wire import DIALECTS, Dialect
-from harness.wire.websocket import in_lane, lane_of
 from harness.workloads.step import LiveBackend
 
 ITER_ANY = "HARNESS_ITER_ANY"
@@ -62,6 +62,7 @@ async def connect(
                 extra_body=backend.extra_body,
                 key=keys.get(name),
                 prices=prices_of(backend.model, backend.price),
+                warm=backend.warm_connection,
                 conversations=exchange if isinstance(exchange, WebSocketExchange) else None,
             )
         )
@@ -72,15 +73,14 @@ def _exchange(
     backend: Backend, dialect: Dialect, *, url: str, headers: Mapping[str, str], clock: MachineClock
 ) -> HttpExchange | WebSocketExchange:
     """Make what carries a backend's calls."""
-    speak = dialect.as_message
     endpoint = Endpoint(
         url=url,
         headers=headers,
         transport=backend.transport,
         stream_types=dialect.stream_types,
         proxy=backend.proxy,
-        as_message=None if speak is None else lambda body, lane: in_lane(speak(body), lane),
-        lane_of=lane_of,
+        as_message=dialect.as_message,
+        lane_of=dialect.lane_of,
     )
     limits = CallLimits(**backend.limits.model_dump())
     tls = ssl.create_default_context() if url.startswith("https:") else None

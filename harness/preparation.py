@@ -14,15 +14,14 @@ from harness.machine import ports
 from harness.measure.charge import tokens_usd
 from harness.prices import PriceEntry, TokenPrice, entry_at, prices_of
 from harness.scenario import (
-    Backend,
     ClosedLoad,
     Kind,
     OpenLoad,
     Scenario,
-    is_loopback,
     parse_scenario,
     with_overrides,
 )
+from harness.scenario_backend import Backend, is_loopback
 from harness.scenario_text import read_text
 from harness.simulator.process import SimulatorProcess, simulators
 from harness.simulator.profiles import profiles
