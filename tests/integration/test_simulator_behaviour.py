@@ -18,6 +18,7 @@ from harness.errors import UsageError
 from harness.simulator.output import WORDS
 from harness.simulator.process import simulators
 from tests.integration.asking import B200, ULTRAFAST, Server, ask, body, connect, output_events
+from tests.integration.running import SHORT_TASKS, run_once, scenario, simulated
 
 STANDARD = "gpt-5.6-sol-standard"
 
@@ -189,6 +190,23 @@ def test_distance_keeps_order_and_holds_nothing_back_for_long():
     there = [WORDS.index(word) for word in words]
     assert [(after - before) % len(WORDS) for before, after in itertools.pairwise(there)] == [1] * 399
     assert times[-1] - times[0] > 0.4  # 400 tokens of 2 ms
+
+
+def test_a_run_knows_what_each_transport_costs_over_distance(tmp_path):
+    far = simulated(B200, dialect="openai-responses", behaviour={"rtt_ms": 100})
+    backends = {how: far | {"transport": how} for how in ("new-connection", "keep-alive", "websocket")}
+    workload = f"{SHORT_TASKS}calls = {{ value = 10 }}\n"  # the preset takes a fifth of them
+    path = scenario(tmp_path, backends, load='kind = "closed"\nusers = 1\ntasks = 2', workload=workload)
+    _, folder = run_once(tmp_path / "out", path)
+    told = {}
+    for call in folder.lines("calls"):
+        assert call["outcome"] == "ok"
+        told.setdefault(call["backend"], {}).setdefault(call["connection"], set()).add(call["network_ns"])
+    assert set(told["new-connection"]) == {"new"}
+    assert min(told["new-connection"]["new"]) >= 200_000_000  # handshake, call
+    assert told["keep-alive"]["reused"] == {100_000_000}
+    assert told["websocket"]["reused"] == {100_000_000}
+    assert min(told["websocket"]["new"]) > 290_000_000  # handshake, upgrade, call
 
 
 def test_many_connections_at_a_distance_need_more_files_than_most_systems_give():
