@@ -73,6 +73,8 @@ class FindingName(StrEnum):
     COUNT_MISMATCH = "count_mismatch"
     WIDE_BOUNDS = "wide_bounds"
     CLIENT_LIMITED = "client_limited"
+    COALESCED = "coalesced"
+    CLIENT_RESOURCE = "client_resource"
     INTERRUPTED = "interrupted"
     SPEND_LIMIT = "spend_limit"
     WORKER_LOST = "worker_lost"

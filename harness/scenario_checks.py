@@ -10,6 +10,8 @@ from typing import Any
 from harness.tables import Path, Problem, no_such, shown
 
 Table = Mapping[str, Any]
+MESSAGES = "openai-responses"
+"""The dialect that has a WebSocket mode."""
 
 
 def cross_checks(raw: Table, *, profiles: Mapping[str, str]) -> Iterator[Problem]:
@@ -48,6 +50,12 @@ def _backends(backends: Table, profiles: Mapping[str, str]) -> Iterator[Problem]
         profile = backend.get("simulate")
         if isinstance(profile, str) and profile not in profiles:
             yield Problem((*at, "simulate"), no_such("profile", profile, profiles))
+        dialect = backend.get("dialect", "openai-chat")
+        if backend.get("transport") == "websocket" and dialect != MESSAGES:
+            text = f'"websocket" is spoken by dialect = "{MESSAGES}" alone; got {shown(dialect)}'
+            yield Problem((*at, "transport"), text)
+        if "simulate" in backend and "proxy" in backend:
+            yield Problem((*at, "proxy"), "only with url; a simulated backend is on this machine")
         if "simulate" in backend and "output_control" in backend:
             text = "only with url; a simulated backend gives the planned length"
             yield Problem((*at, "output_control"), text)

@@ -14,7 +14,7 @@ from harness.measure.cost import Money, cost_findings, cost_ratio, cost_summary,
 from harness.measure.curve import Curve, completion_curve
 from harness.measure.estimates import Units
 from harness.measure.facts import Records, RunFacts
-from harness.measure.findings import call_findings, run_findings, task_findings, unsent_finding
+from harness.measure.findings import call_findings, gap_findings, run_findings, task_findings, unsent_finding
 from harness.measure.intervals import RUNS_MIN
 from harness.measure.load import calls_load
 from harness.measure.metrics.task import start_lag_ns, task_time_ns
@@ -187,6 +187,7 @@ def _lane_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]
             *cost_findings(name, workload, kept.calls, facts.backends[name].prices),
             *tier_findings(serving[name], [one for other, one in serving.items() if other != name]),
             tail_finding(name, workload, kept.tasks),
+            *gap_findings(name, workload, kept.gaps.at(lane.units.place)),
         ]
         if kept.dropped:
             found.append(_unsent(kept, facts, name))

@@ -169,7 +169,7 @@ def test_two_events_of_one_read_have_one_stamp(sink, with_headers):
     assert (timeline.headers_ns == listener.stamps[0]) is with_headers
 
 
-def test_slow_small_events_have_a_stamp_each():
+def test_t10_slow_small_events_have_a_stamp_each():
     events = [chunk(b"data: %050d\n\n" % i) for i in range(20)]
 
     async def handler(peer):
@@ -186,7 +186,7 @@ def test_slow_small_events_have_a_stamp_each():
     assert (listener.stamps[-1] - listener.stamps[0]) / 19 >= 10_000_000
 
 
-def test_150_streams_are_open_at_once():
+def test_t01_150_streams_are_open_at_once_and_none_waits_for_a_connection():
     async def main():
         open_now, all_open = set(), asyncio.Event()
 
@@ -204,6 +204,7 @@ def test_150_streams_are_open_at_once():
 
     timelines = asyncio.run(main())
     assert [timeline.error for timeline in timelines] == [None] * 150
+    assert [timeline.connection for timeline in timelines] == ["new"] * 150
 
 
 @both_ways
@@ -336,7 +337,7 @@ def test_connection_without_its_last_chunk_is_closed_after_a_moment():
     asyncio.run(main())
 
 
-def test_request_on_a_stale_connection_is_told_and_not_sent_again():
+def test_t03_request_on_a_stale_connection_is_told_and_not_sent_again():
     async def main():
         requests = []
 
@@ -556,6 +557,14 @@ def test_limits(handler, limits, kind, sentence, sink):
         assert timeline.status == 200
 
 
+def test_t12_comments_keep_a_stalled_stream_open_but_no_output_ends_it():
+    handler = pinging(STREAM_HEAD, chunk(b"data: x\n\n"))
+    timeline, listener = asyncio.run(ask(handler, stall_s=0.1))
+    assert timeline.error.kind is ErrorKind.IDLE_TIMEOUT
+    assert timeline.sent_ns < listener.stamps[0] < timeline.done_ns - 99_000_000  # TTFT is kept
+    assert listener.data.count(b": ping") > 3
+
+
 def test_connect_limit():
     async def never(peer):
         await peer.reader.read()
@@ -688,6 +697,31 @@ def test_cancelling_closes_the_connection_and_keeps_what_was_measured(tls, secur
     assert (timeline.status, len(listener.events)) == ((200, 1) if started else (None, 0))
 
 
+@linux
+def test_what_was_under_way_when_a_call_was_cancelled_is_taken():
+    async def main():
+        peers, listener = [], Listener()
+
+        async def handler(peer):
+            peers.append(peer)
+            await peer.request()
+            await peer.send(STREAM_HEAD + chunk(b"data: x\n\n"))
+            await peer.gone()
+
+        async with serve(handler) as port, exchange(port) as send:
+            task = asyncio.ensure_future(send(REQUEST, listener))
+            await listener.next()
+            task.cancel()
+            asyncio.get_running_loop().call_soon(peers[0].writer.write, chunk(b"data: y\n\n"))
+            with pytest.raises(Interrupted) as interrupted:
+                await task
+        return interrupted.value.timeline, listener
+
+    timeline, listener = asyncio.run(main())
+    assert listener.events == [b"data: x", b"data: y"]
+    assert listener.stamps[0] < timeline.cancelled_ns < listener.stamps[1] == timeline.last_byte_ns
+
+
 def relay(port, piece_bytes):
     """A handler that passes the answers of the server at `port` on in small pieces."""
 
@@ -740,7 +774,7 @@ def test_new_connections_are_stamped_by_the_kernel_one_after_the_other():
     assert {timeline.clock for timeline in asyncio.run(main())} == {StampClock.KERNEL}
 
 
-def test_running_out_of_files_is_the_clients_fault():
+def test_t06_running_out_of_files_is_the_clients_fault():
     async def main():
         async with serve(answer()) as port, exchange(port) as send:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
