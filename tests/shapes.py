@@ -19,7 +19,8 @@ def sse(event: Event) -> bytes:
 
 
 def named_sse(event: Event) -> bytes:
-    return b"event: %s\n%s" % (str(event.get("type")).encode("utf-8", "replace"), sse(event))
+    kind = event.get("type") if isinstance(event, dict) else None
+    return b"event: %s\n%s" % (kind.encode() if isinstance(kind, str) else b"odd", sse(event))
 
 
 def line(event: Event) -> bytes:
