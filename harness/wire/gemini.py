@@ -17,6 +17,7 @@ from harness.wire.json_array import ALONE
 from harness.wire.refusal import AT_ONCE
 from harness.wire.sse_or_array import EitherReader
 from harness.wire.usage import count
+from harness.wire.vendors import take_times
 
 _ANSWER_KEYS = ("candidates", "steps", "outputs")
 
@@ -46,6 +47,8 @@ class GeminiReading:
             bits = self._response(event)
             counts = self._counts_of_response(event.get("usageMetadata"))
         self._told(counts, bits)
+        if not bits:
+            take_times(event, self.draft.timing)
         return bits
 
     def whole(self, answer: dict[str, Any]) -> None:

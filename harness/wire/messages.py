@@ -11,6 +11,7 @@ from harness.wire.draft import Draft
 from harness.wire.messages_prompt import encode
 from harness.wire.sse import FrameReader
 from harness.wire.usage import count
+from harness.wire.vendors import take_times
 
 _CACHE = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -123,6 +124,7 @@ class MessagesReading:
             if type(delta) is dict and delta.get("stop_reason") is not None:
                 self.draft.finish(self._state, delta["stop_reason"])
             self._told(event.get("usage"))
+            take_times(event, self.draft.timing)
         elif kind == "error" or event.get("error"):
             self.draft.broke(event, "the server sent an error without a message")
 

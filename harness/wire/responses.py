@@ -11,8 +11,9 @@ from harness.wire.choice import REASONING, TEXT, TOOL
 from harness.wire.dialect import Dialect
 from harness.wire.draft import Draft
 from harness.wire.responses_calls import ASKING, ItemCalls
-from harness.wire.responses_prompt import as_message, encode
+from harness.wire.responses_prompt import as_message, encode, lane_of
 from harness.wire.sse import FrameReader
+from harness.wire.vendors import take_times
 
 _ENDS = ("completed", "incomplete", "failed", "cancelled")
 """What the terminal events are called behind `response.`, and the states of a response that has ended."""
@@ -191,6 +192,7 @@ class ResponsesReading:
     def ended(self, event: dict[str, Any]) -> int:
         """Take the terminal event; it may be the only one that tells the output."""
         self.told(event)
+        take_times(event, self.draft.timing)
         response = event.get("response")
         response = response if type(response) is dict else {}
         kind = str(event.get("type") or "").removeprefix("response.")
@@ -202,7 +204,7 @@ class ResponsesReading:
         if type(details) is dict:
             self.draft.cut_short(details.get("reason"))
         if word in ("failed", "cancelled") or response.get("error"):
-            self.draft.broke(response if response.get("error") else event, f"the response has {word}")
+            self.draft.broke(response if response.get("error") else event, f"the response ended as {word}")
         self.draft.over = True
         return bits
 
@@ -278,4 +280,5 @@ DIALECT = Dialect(
     paths=("/responses",),
     answer_keys=("output",),
     as_message=as_message,
+    lane_of=lane_of,
 )
