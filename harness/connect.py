@@ -62,6 +62,7 @@ async def connect(
                 extra_body=backend.extra_body,
                 key=keys.get(name),
                 prices=prices_of(backend.model, backend.price),
+                warm=backend.warm_connection,
                 conversations=exchange if isinstance(exchange, WebSocketExchange) else None,
             )
         )

@@ -69,6 +69,7 @@ class Backend(BaseModel):
     key_env: str | None = None
     service_tier: Text | None = None
     transport: Literal["keep-alive", "new-connection", "websocket"] = "keep-alive"
+    warm_connection: bool = False
     proxy: Text | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)
     output_control: Literal["max_tokens", "ignore_eos"] = "max_tokens"
@@ -89,19 +90,6 @@ class Backend(BaseModel):
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError("want no user, password, query or fragment in it; a key goes into key_env")
         if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
-            raise wrong
-        return url
-
-    @field_validator("proxy")
-    @classmethod
-    def _plain_proxy(cls, url: str) -> str:
-        wrong = ValueError("want http://HOST:PORT of an HTTP proxy, without user and password")
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError:
-            raise wrong from None
-        if parts.scheme != "http" or not parts.hostname or port is None or re.search(r"[\s@]", url):
             raise wrong
         return url
 

@@ -18,8 +18,6 @@ DIALECTS: dict[str, Dialect] = {
         messages.DIALECT,
         fim.DIALECT,
         completions.DIALECT,
-        responses.DIALECT,
-        messages.DIALECT,
         llamacpp.DIALECT,
         ollama.DIALECT,
         gemini.DIALECT,

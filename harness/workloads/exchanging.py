@@ -1,13 +1,15 @@
-"""How a step exchanges: until when an answer is wanted, and what of a prompt the server holds already."""
+"""How a step exchanges: with which backend, until when, and what of a prompt the server holds already."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from harness.clock import Clock
 from harness.errors import Interrupted
-from harness.values import Block, Role, Timeline, ToolCall
+from harness.prices import Prices
+from harness.values import Answer, Block, Exchange, Role, Timeline, ToolCall
+from harness.wire import Dialect
 
 
 class Conversations(Protocol):
@@ -18,6 +20,34 @@ class Conversations(Protocol):
 
     def leave(self, conversation: str) -> None:
         """Close it: the conversation is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBackend:
+    """A backend as a step sees it: how to speak with it and how to reach it.
+
+    `key` is what nothing that a server says may bring into a record. `conversations` is set where the
+    transport keeps state, so that calls of a task send only what is new; `warm`: a task's first prompt is
+    given to the server before it is to answer.
+    """
+
+    name: str
+    model: str
+    dialect: Dialect
+    exchange: Exchange
+    transport: str
+    service_tier: str | None = None
+    output_control: str = "max_tokens"
+    extra_body: Mapping[str, Any] | None = None
+    key: str | None = field(default=None, repr=False)
+    prices: Prices = field(default_factory=dict)
+    conversations: Conversations | None = None
+    warm: bool = False
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the plan may travel to it (`x_plan`): our own simulator only."""
+        return self.output_control == "x_plan"
 
 
 async def until(cancel_ns: int | None, exchange: Awaitable[Timeline], *, clock: Clock) -> Timeline:
@@ -45,11 +75,15 @@ class Held:
         self._blocks: tuple[Block, ...] = ()
         self._tool_calls: tuple[ToolCall, ...] = ()
         self._response_id: str | None = None
+        self._spoke = True
 
-    def answered(self, blocks: tuple[Block, ...], timeline: Timeline, *, ok: bool) -> None:
-        """Keep what the newest call leaves with the server; nothing, if it did not end well."""
-        self._blocks, self._tool_calls = blocks, timeline.answer.tool_calls
-        self._response_id = timeline.answer.request_id if ok else None
+    def answered(self, blocks: tuple[Block, ...], answer: Answer, *, ok: bool, spoke: bool = True) -> None:
+        """Keep what the newest call leaves with the server: nothing, if it did not end well.
+
+        spoke: the server was to answer.
+        """
+        self._blocks, self._tool_calls, self._spoke = blocks, answer.tool_calls, spoke
+        self._response_id = answer.request_id if ok else None
 
     def rest(self, blocks: tuple[Block, ...]) -> tuple[tuple[Block, ...], str] | None:
         """Give the blocks that are new, and the id of the answer that they follow.
@@ -58,9 +92,12 @@ class Held:
         or the plan's tool calls are not those that the model made.
         """
         held = len(self._blocks)
-        if self._response_id is None or len(blocks) < held + 2 or _ids(blocks[:held]) != _ids(self._blocks):
+        begins = held + self._spoke  # behind the answer, if there was one
+        if self._response_id is None or len(blocks) <= begins or _ids(blocks[:held]) != _ids(self._blocks):
             return None
-        answer, new = blocks[held], blocks[held + 1 :]
+        if not self._spoke:
+            return blocks[held:], self._response_id
+        answer, new = blocks[held], blocks[begins:]
         if answer.role is not Role.ASSISTANT or len(answer.tool_calls) != len(self._tool_calls):
             return None
         really = {

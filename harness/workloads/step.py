@@ -6,9 +6,8 @@ never taken for tool or server time.
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from harness.clock import Clock
 from harness.errors import Interrupted
@@ -16,8 +15,8 @@ from harness.measure.breakdown import Piece, breakdown, call_piece, unknown_part
 from harness.measure.calls import calls_of
 from harness.measure.charge import task_usd
 from harness.measure.timeline import CallFacts, records_of
-from harness.prices import Prices
 from harness.records import (
+    CallOutcome,
     CallRecord,
     EventsRecord,
     Phase,
@@ -25,9 +24,10 @@ from harness.records import (
     TaskRecord,
     ToolRecord,
 )
-from harness.values import Block, Exchange, Request, Role, Timeline, ToolCall
+from harness.values import Block, Request, Role, Timeline, ToolCall
 from harness.wire import Decoder, Dialect
-from harness.workloads.exchanging import Conversations, Held, until
+from harness.workloads.exchanging import Held, until
+from harness.workloads.exchanging import LiveBackend as LiveBackend  # whoever makes a step makes one
 
 SALT_TOKENS = 8
 """Length of a salt: the same for everyone, so that salted prompts are equally long."""
@@ -43,32 +43,6 @@ class Session:
     index: int
     first_k: int
     length: int
-
-
-@dataclass(frozen=True, slots=True)
-class LiveBackend:
-    """A backend as a step sees it: how to speak with it and how to reach it.
-
-    `key` is what nothing that a server says may bring into a record. `conversations` is set where the
-    transport keeps state, so that calls of a task send only what is new.
-    """
-
-    name: str
-    model: str
-    dialect: Dialect
-    exchange: Exchange
-    transport: str
-    service_tier: str | None = None
-    output_control: str = "max_tokens"
-    extra_body: Mapping[str, Any] | None = None
-    key: str | None = field(default=None, repr=False)
-    prices: Prices = field(default_factory=dict)
-    conversations: Conversations | None = None
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the plan may travel to it (`x_plan`): our own simulator only."""
-        return self.output_control == "x_plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +139,10 @@ class Step:
 
         cancel_ns: when its answer is no longer wanted, on the clock's axis; the exchange is closed then.
         """
-        self._calls += 1
-        facts = self._facts(planned)
-        dialect = self._backend.dialect
-        decoder = dialect.decoder(messages=self._backend.conversations is not None)
-        request = dialect.encode(self._request(planned, facts.call_id))
-        try:
-            timeline = await until(
-                cancel_ns, self._backend.exchange(request, decoder.feed), clock=self._clock
-            )
-        except Interrupted as stop:
-            timeline = _with_answer(stop.timeline, decoder, ended=False)
-            self._keep(_with_body(timeline, dialect, last=False), facts, cut=True)
-            raise asyncio.CancelledError from None  # the engine knows why; its own words follow
-        cancelled = timeline.cancelled_ns is not None
-        timeline = _with_answer(timeline, decoder, ended=timeline.error is None and not cancelled)
-        timeline = _with_body(timeline, dialect)
-        record = self._keep(timeline, facts, cut=False, cancelled=cancelled)
-        self._held.answered(planned.blocks, timeline, ok=record.error is None and not cancelled)
+        if self._backend.warm and not self._calls and len(planned.blocks) > 1:
+            await self._warm(planned)
+        timeline, record = await self._exchange(planned, cancel_ns=cancel_ns)
+        cancelled = record.outcome is CallOutcome.CANCELLED
         if record.error is not None and self._failure is None:
             self._failure = f"{record.error.kind}: {record.error.message}"
         return Reply(
@@ -192,6 +152,40 @@ class Step:
             tokens=_visible(record, planned),
             cancelled=cancelled,
         )
+
+    async def _warm(self, first: PlannedCall) -> None:
+        """Give the server all of the first prompt but its end, and have it say nothing yet.
+
+        A call with a record of its own. If it fails, the first call sends the whole prompt.
+        """
+        known = replace(first, blocks=first.blocks[:-1], output_tokens=1, reasoning_tokens=0, tool_calls=())
+        await self._exchange(known, speaks=False)
+
+    async def _exchange(
+        self, planned: PlannedCall, *, cancel_ns: int | None = None, speaks: bool = True
+    ) -> tuple[Timeline, CallRecord]:
+        """Make one exchange and record it; `speaks`: the server is to answer."""
+        self._calls += 1
+        facts = self._facts(planned)
+        dialect = self._backend.dialect
+        decoder = dialect.decoder(messages=self._backend.conversations is not None)
+        request = self._request(planned, facts.call_id)
+        if not speaks:
+            request = replace(request, extra_body={**request.extra_body, "generate": False})
+        exchange = self._backend.exchange(dialect.encode(request), decoder.feed)
+        try:
+            timeline = await until(cancel_ns, exchange, clock=self._clock)
+        except Interrupted as stop:
+            timeline = _with_answer(stop.timeline, decoder, ended=False)
+            self._keep(_with_body(timeline, dialect, last=False), facts, cut=True)
+            raise asyncio.CancelledError from None  # the engine knows why; its own words follow
+        cancelled = timeline.cancelled_ns is not None
+        timeline = _with_answer(timeline, decoder, ended=timeline.error is None and not cancelled)
+        timeline = _with_body(timeline, dialect)
+        record = self._keep(timeline, facts, cut=False, cancelled=cancelled)
+        ok = record.error is None and not cancelled
+        self._held.answered(planned.blocks, timeline.answer, ok=ok, spoke=speaks)
+        return timeline, record
 
     async def tools(self, batch: tuple[ToolWait, ...]) -> None:
         """Wait for a batch: those side by side start together, the others one after the other."""

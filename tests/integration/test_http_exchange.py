@@ -53,9 +53,10 @@ class Listener:
         self.heard.clear()
 
 
-def exchange(port, *, tls=None, sink=True, headers=None, transport="keep-alive", **limits):
+def exchange(port, *, tls=None, sink=True, headers=None, transport="keep-alive", proxy=None, **limits):
     scheme = "https" if tls else "http"
-    endpoint = Endpoint(f"{scheme}://127.0.0.1:{port}/v1", headers=headers or {}, transport=transport)
+    url = f"{scheme}://127.0.0.1:{port}/v1"
+    endpoint = Endpoint(url, headers=headers or {}, transport=transport, proxy=proxy)
     times = CallLimits(**(PATIENT | limits))
     return HttpExchange(endpoint, limits=times, clock=MachineClock(), ssl_context=tls, sink=sink)
 
@@ -618,6 +619,81 @@ def test_redirect_is_not_followed():
     moved = b"HTTP/1.1 307 X\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"
     timeline, _ = asyncio.run(ask(answer(moved)))
     assert (timeline.status, timeline.error) == (307, None)
+
+
+def tunnel(answer=b"HTTP/1.1 200 OK\r\n\r\n"):
+    """A proxy's handler that connects to wherever CONNECT says, and keeps these words."""
+    heads = []
+
+    async def handler(peer):
+        heads.append(await peer.reader.readuntil(b"\r\n\r\n"))
+        await peer.send(answer)
+        port = int(heads[-1].split(b" ")[1].rpartition(b":")[2])
+        await relay(port, 65_536)(peer)
+
+    return handler, heads
+
+
+def test_a_proxy_is_asked_where_the_endpoint_names_one(tls):
+    proxy, heads = tunnel()
+
+    async def main():
+        origin = answer(STREAM_HEAD, chunk(b"data: x\n\n"), DONE + LAST_CHUNK)
+        async with serve(origin, tls[0]) as port, serve(proxy) as proxy_port:
+            through = f"http://127.0.0.1:{proxy_port}"
+            async with exchange(port, tls=tls[1], proxy=through) as send:
+                return await send(REQUEST, listener), port
+
+    listener = Listener()
+    timeline, port = asyncio.run(main())
+    assert timeline.error is None
+    assert listener.events == [b"data: x"]
+    assert heads[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % port)
+    assert timeline.clock is StampClock.KERNEL or sys.platform != "linux"
+    assert timeline.connect_ns > 0
+    assert timeline.tls_ns > 0
+
+
+def test_a_proxy_of_plain_http_gets_the_whole_address():
+    async def main():
+        heads = []
+
+        async def handler(peer):
+            heads.append((await peer.request())[0])
+            await peer.send(STREAM_HEAD + DONE + LAST_CHUNK)
+
+        async with serve(handler) as port, exchange(9, proxy=f"http://127.0.0.1:{port}") as send:
+            return await send(REQUEST, Listener()), heads
+
+    timeline, [head] = asyncio.run(main())
+    assert timeline.error is None
+    assert head.startswith(b"POST http://127.0.0.1:9/v1/chat HTTP/1.1\r\n")
+
+
+def test_a_proxy_of_the_environment_is_never_asked(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    timeline, _ = asyncio.run(ask(answer(STREAM_HEAD, DONE + LAST_CHUNK)))
+    assert timeline.error is None
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["refuses", "is not there"])
+def test_a_proxy_that_fails_is_named(tls, there):
+    proxy, _ = tunnel(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    async def main():
+        async with serve(proxy) as proxy_port:
+            through = f"http://127.0.0.1:{proxy_port if there else 9}"
+            async with exchange(1, tls=tls[1], proxy=through) as send:
+                return await send(REQUEST, Listener())
+
+    error = asyncio.run(main()).error
+    assert error.kind is ErrorKind.CONNECT
+    assert error.message == (
+        "the proxy opens no connection to 127.0.0.1:1: Forbidden"
+        if there
+        else "cannot connect to the proxy: Connection refused"
+    )
 
 
 def test_request_on_the_wire():

@@ -21,7 +21,7 @@ RESULTS = tuple(Block(f"result-{i}", 3, Role.TOOL, answers=f"plan-{i}") for i in
 def answered(tool_calls=MADE, *, request_id="r-1", ok=True):
     held = Held()
     answer = Answer(tool_calls=tool_calls, request_id=request_id)
-    held.answered((SYSTEM, USER), Timeline(sent_ns=0, done_ns=1, answer=answer), ok=ok)
+    held.answered((SYSTEM, USER), answer, ok=ok)
     return held
 
 
@@ -54,6 +54,13 @@ def test_a_live_answer_keeps_the_ids_it_has():
 )
 def test_else_the_whole_prompt_is_sent(held, blocks):
     assert held.rest(blocks) is None
+
+
+def test_behind_a_prompt_that_was_only_given_all_is_new():
+    held = Held()
+    held.answered((SYSTEM,), Answer(request_id="r-0"), ok=True, spoke=False)
+    assert held.rest((SYSTEM, USER)) == ((USER,), "r-0")
+    assert held.rest((SYSTEM,)) is None
 
 
 async def waiting():
