@@ -10,7 +10,8 @@ from harness.measure.compare_findings import BackendIdentity
 from harness.measure.facts import BackendFacts, LostWorker, RunFacts
 from harness.prices import prices_of
 from harness.results import FindingName, Standing
-from harness.scenario import Backend, OpenLoad, Scenario, objectives_of
+from harness.scenario import OpenLoad, Scenario, objectives_of
+from harness.scenario_backend import Backend
 from harness.simulator.profiles import profiles
 from harness.workloads import WORKLOADS
 
@@ -146,4 +147,13 @@ def identity(name: str, backend: Backend) -> BackendIdentity:
         output_control="x_plan" if profile else backend.output_control,
         body=orjson.dumps(backend.extra_body, option=orjson.OPT_SORT_KEYS).decode(),
         route=str(profile.route) if profile else None,
+        quota=", ".join(
+            f"{amount:,} {what}/min"
+            for what, amount in (
+                ("requests", backend.quota.requests_per_min),
+                ("tokens", backend.quota.tokens_per_min),
+            )
+            if amount is not None
+        ),
+        retry=backend.retry,
     )

@@ -41,6 +41,15 @@ def own_cpu_s() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
+def ports() -> int | None:
+    """Count the ports that outgoing connections to one address can have; None where the system hides it."""
+    try:
+        first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(last) - int(first) + 1
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

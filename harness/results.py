@@ -3,7 +3,7 @@
 The keys are a contract with other programs: add, never rename or remove.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -74,6 +74,8 @@ class FindingName(StrEnum):
     SWALLOWED_TOKENS = "swallowed_tokens"
     WIDE_BOUNDS = "wide_bounds"
     CLIENT_LIMITED = "client_limited"
+    COALESCED = "coalesced"
+    CLIENT_RESOURCE = "client_resource"
     INTERRUPTED = "interrupted"
     SPEND_LIMIT = "spend_limit"
     WORKER_LOST = "worker_lost"
@@ -166,10 +168,14 @@ class TokenTotals:
 
 @dataclass(frozen=True, slots=True)
 class TierSummary:
-    """Service tier asked for, and the tiers the server named with the number of calls."""
+    """Service tier asked for, the tiers the server named with the number of calls, and what was measured.
+
+    measured: median decode speed of the calls of each tier that the server named, tokens/s.
+    """
 
     asked: str | None
     served: dict[str, int]
+    measured: dict[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

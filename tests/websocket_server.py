@@ -23,14 +23,19 @@ def closing(code=None, reason=b""):
     return frame(b"" if code is None else struct.pack(">H", code) + reason, CLOSE)
 
 
-async def upgrade(peer, then=b""):
-    """Answer the client's handshake; returns its head. `then` goes out with the answer."""
-    head = await peer.reader.readuntil(b"\r\n\r\n")
+def accepted(head):
+    """The answer to a client's handshake."""
     fields = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
     key = {name.lower(): value for name, value in fields.items()}[b"sec-websocket-key"]
     accept = base64.b64encode(hashlib.sha1(key + ACCEPT).digest())
     answer = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
-    await peer.send(answer + accept + b"\r\n\r\n" + then)
+    return answer + accept + b"\r\n\r\n"
+
+
+async def upgrade(peer, then=b""):
+    """Answer the client's handshake; returns its head. `then` goes out with the answer."""
+    head = await peer.reader.readuntil(b"\r\n\r\n")
+    await peer.send(accepted(head) + then)
     return head
 
 

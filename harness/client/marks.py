@@ -24,15 +24,17 @@ class Marks:
         "asked_ns",
         "connected_ns",
         "connecting_ns",
+        "handshake_ns",
         "opened_ns",
         "resolving_ns",
         "sent_ns",
+        "tries",
     )
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.sent_ns = self.resolving_ns = self.connecting_ns = self.connected_ns = 0
-        self.opened_ns = self.asked_ns = 0
+        self.opened_ns = self.asked_ns = self.handshake_ns = self.tries = 0
 
     def sent(self) -> None:
         """Note that bytes are about to leave."""
@@ -50,10 +52,15 @@ class Marks:
         """Note that a socket is about to connect."""
         self.sent()
         self.connecting_ns = self.connecting_ns or self._clock.now_ns()
+        self.tries += 1
 
-    def connected(self) -> None:
-        """Note that the connection that won is taken into use: TLS or the request is next."""
-        self.connected_ns = self.connected_ns or self._clock.now_ns()
+    def connected(self, handshake_ns: int) -> None:
+        """Note that the connection that won is taken into use: TLS or the request is next.
+
+        handshake_ns: what the kernel says that TCP's handshake took; 0 where it does not tell.
+        """
+        if not self.connected_ns:
+            self.connected_ns, self.handshake_ns = self._clock.now_ns(), handshake_ns
 
     def opened(self) -> None:
         """Note that the connection can carry a request."""
@@ -64,8 +71,12 @@ class Marks:
         return self.connecting_ns - self.resolving_ns if self.resolving_ns and self.connecting_ns else 0
 
     def connect_ns(self) -> int:
-        """Give the time from connecting to being connected, all addresses that were tried included."""
-        return self.connected_ns - self.connecting_ns if self.connected_ns else 0
+        """Give the time that connecting took: the kernel's word for the one address that was tried.
+
+        Else, what the loop saw: several addresses, or segments that were lost on the way.
+        """
+        seen = self.connected_ns - self.connecting_ns if self.connected_ns else 0
+        return min(seen, self.handshake_ns) if self.handshake_ns and self.tries == 1 else seen
 
     def secure_ns(self) -> int:
         """Give the time from being connected to being open: TLS, where there is TLS."""

@@ -1,8 +1,6 @@
 """What one exchange has seen so far, and the Timeline made of it at any moment."""
 
 import asyncio
-import socket
-import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +17,6 @@ from harness.values import CallError, OnRead, Progress, StampClock, Timeline
 
 _OUTPUT = Progress.OUTPUT  # looking a member up costs more than the rest of a read
 _TURNS_TO_READ = 2  # the loop looks for bytes in the first, hands them out before the second
-_RTT = struct.Struct("68xI")  # struct tcp_info up to tcpi_rtt, the smoothed round trip in us
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +134,7 @@ class Reception:
 
     def round_trip(self) -> None:
         """Ask the kernel for the path's round trip, while the connection is open."""
-        self.round_trip_ns = _round_trip_ns(self._socket)
+        self.round_trip_ns = 0 if self._socket is None else self._socket.path()[0]
 
     def heard(self) -> bool:
         """Tell whether any byte of an answer has come."""
@@ -255,12 +252,3 @@ class Reception:
             limits_told=self.limits_told,
             resend_told=self.resend_told,
         )
-
-
-def _round_trip_ns(sock: StampedSocket | None) -> int:
-    """Ask the kernel for the connection's smoothed round trip; 0 where it does not tell."""
-    option = getattr(socket, "TCP_INFO", None)
-    if sock is None or option is None or sock.fileno() < 0:
-        return 0
-    (rtt_us,) = _RTT.unpack(sock.getsockopt(socket.IPPROTO_TCP, option, _RTT.size))
-    return int(rtt_us) * 1000

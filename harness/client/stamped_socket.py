@@ -31,6 +31,7 @@ _KERNEL_STAMPS = sys.platform == "linux" and sys.maxsize > 2**32
 _SO_TIMESTAMPNS = 35  # on x86-64 and arm64; Python has no name for it
 _unpack = struct.Struct("qq").unpack  # struct timespec
 _CONTROL_BYTES = 64
+_TCP_INFO = struct.Struct("68xI28xI")  # of struct tcp_info: tcpi_rtt in us, tcpi_total_retrans
 _TLS_HEADER_BYTES = 5
 _TLS_TYPES = range(20, 25)
 _TLS_RECORD_LIMIT = 16_384 + 2_048
@@ -125,8 +126,17 @@ class StampedSocket(socket.socket):
         """Tell the peer. asyncio asks once, when it takes a connected socket into use, before any TLS."""
         marks = marking.get()
         if marks is not None:
-            marks.connected()
+            round_trip_ns, retransmitted = self.path()
+            marks.connected(0 if retransmitted else round_trip_ns)
         return super().getpeername()
+
+    def path(self) -> tuple[int, int]:
+        """Ask the kernel for the smoothed round trip in ns, 0 if it tells none, and segments sent again."""
+        option = getattr(socket, "TCP_INFO", None)
+        if option is None or self.fileno() < 0:
+            return 0, 0
+        rtt_us, retransmitted = _TCP_INFO.unpack(self.getsockopt(socket.IPPROTO_TCP, option, _TCP_INFO.size))
+        return rtt_us * 1000, retransmitted
 
     def send(self, data: "ReadableBuffer", flags: int = 0, /) -> int:
         """Send, and tell when it begins."""

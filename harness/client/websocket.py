@@ -8,6 +8,7 @@ an answer but to close the connection; with it goes what the server keeps of the
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from itertools import count
 from typing import Self
@@ -24,6 +25,9 @@ from harness.client.stamped_socket import StampedSocket
 from harness.client.watchdog import CallLimits
 from harness.clock import Clock
 from harness.values import OnRead, Request, Timeline
+
+LINGER_S = 0.25
+"""How long a server may take to answer a farewell before its connection is closed."""
 
 _GOING = b"\x03\xe8"  # close code 1000: this side has all that it wants
 _FED = (False, b"")
@@ -58,6 +62,7 @@ class WebSocketExchange:
         self._tls = ssl_context
         self._conversations: dict[str, _Connection] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._leaving: dict[_Connection, asyncio.TimerHandle] = {}
         self._session: aiohttp.ClientSession
         self._asking: StampedSocket
 
@@ -72,6 +77,8 @@ class WebSocketExchange:
     async def __aexit__(self, *_: object) -> None:
         for conversation in tuple(self._conversations):
             self.leave(conversation)
+        for connection in tuple(self._leaving):
+            self._drop(connection)
         await self._session.close()
         self._asking.close()
 
@@ -85,7 +92,13 @@ class WebSocketExchange:
         self._opening.pop(conversation, None)
         connection = self._conversations.pop(conversation, None)
         if connection is not None:
-            connection.close()
+            connection.farewell()
+            late = partial(self._drop, connection)
+            self._leaving[connection] = asyncio.get_running_loop().call_later(LINGER_S, late)
+
+    def _drop(self, connection: "_Connection") -> None:
+        self._leaving.pop(connection).cancel()
+        connection.close()
 
     async def __call__(self, request: Request, on_read: OnRead) -> Timeline:
         """Send `request` as a message and feed the answer's messages to `on_read` until it says DONE.
@@ -216,18 +229,23 @@ class _Connection:
         else:
             self._lanes[lane] = None
         if None in self._lanes.values() and not any(self._lanes.values()):
-            self.close(at_once=True)
+            self.farewell()
+            self.close()
 
-    def close(self, *, at_once: bool = False) -> None:
-        """Say farewell and close; `at_once` waits neither for unsent bytes nor for TLS."""
+    def farewell(self) -> None:
+        """Tell the server that nothing more is wanted; it closes the connection then."""
         transport = self._opener.transport
         if self._error is None and transport is not None and not transport.is_closing():
             transport.write(control_frame(Opcode.CLOSE, _GOING))
         self._lose(aiohttp.ServerDisconnectedError())
+
+    def close(self) -> None:
+        """Close now; wait neither for unsent bytes nor for TLS."""
+        self._lose(aiohttp.ServerDisconnectedError())
         if self._opener.response is not None:
             self._opener.response.close()
-        if at_once and transport is not None:
-            transport.abort()
+        if self._opener.transport is not None:
+            self._opener.transport.abort()
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Take what was read. True: these are no frames, nothing more is to be fed."""
@@ -262,9 +280,11 @@ class _Connection:
         if transport is not None and opcode is Opcode.PING:
             transport.write(control_frame(Opcode.PONG, payload))
         elif opcode is Opcode.CLOSE:
+            asked = self._error is None  # not the answer to our own farewell
             self._lose(ClosedError(payload))
             if transport is not None:
-                transport.write(control_frame(Opcode.CLOSE, payload[:2]))
+                if asked:
+                    transport.write(control_frame(Opcode.CLOSE, payload[:2]))
                 transport.close()
         return None
 

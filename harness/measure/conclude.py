@@ -14,7 +14,7 @@ from harness.measure.cost import Money, cost_findings, cost_ratio, cost_summary,
 from harness.measure.curve import Curve, completion_curve
 from harness.measure.estimates import Units
 from harness.measure.facts import Records, RunFacts
-from harness.measure.findings import call_findings, run_findings, task_findings, unsent_finding
+from harness.measure.findings import call_findings, gap_findings, run_findings, task_findings, unsent_finding
 from harness.measure.intervals import RUNS_MIN
 from harness.measure.load import calls_load
 from harness.measure.metrics.task import start_lag_ns, task_time_ns
@@ -187,6 +187,7 @@ def _lane_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]
             *cost_findings(name, workload, kept.calls, facts.backends[name].prices),
             *tier_findings(serving[name], [one for other, one in serving.items() if other != name]),
             tail_finding(name, workload, kept.tasks),
+            *gap_findings(name, workload, kept.gaps.at(lane.units.place)),
         ]
         if kept.dropped:
             found.append(_unsent(kept, facts, name))
@@ -242,11 +243,12 @@ def _clock(lanes: Mapping[str, _Lane]) -> str:
 
 
 def _bound_share(lanes: Mapping[str, _Lane]) -> float:
-    """Give the greatest share, of any backend, that its calls' bounds have in its tasks' time."""
+    """Give the greatest share, of any backend, that the bounds of its calls' ends have in its tasks' time."""
     shares = []
     for lane in lanes.values():
-        time_ns = sum(task_time_ns(task) for task in lane.kept.tasks)
-        shares.append(float(_bounds_us(lane.kept.calls).sum()) * 1e3 / time_ns if time_ns > 0 else 0.0)
+        calls, time_ns = lane.kept.calls, sum(task_time_ns(task) for task in lane.kept.tasks)
+        bounds_ns = float(np.nansum(calls.last_output_ns - calls.last_output_low_ns))
+        shares.append(bounds_ns / time_ns if time_ns > 0 else 0.0)
     return max(shares, default=0.0)
 
 

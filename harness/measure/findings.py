@@ -7,12 +7,13 @@ import numpy as np
 
 from harness.measure.breakdown import shares
 from harness.measure.calls import THROTTLED, Calls
+from harness.measure.gaps import Placed, clumped_share
 from harness.measure.metrics.call import EVENTS_PER_TOKEN_MIN
 from harness.measure.metrics.recorded import events_per_token, streamed_tokens
 from harness.measure.metrics.registry import METRICS
 from harness.records import TaskOutcome, TaskRecord, TokenSource
 from harness.results import Finding, FindingName
-from harness.values import StampClock
+from harness.values import ErrorKind, StampClock
 
 ADVICE: Mapping[FindingName, str] = {
     FindingName.SIMULATED: "measure the real backends with `url` before you buy",
@@ -64,6 +65,8 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.TIER_CHANGED: "tiers share no prompt cache: after a change the prompt is read anew",
     FindingName.TIER_CONTRADICTED: "the tier's name and its speed do not fit: ask the vendor what served",
     FindingName.TIER_UNKNOWN: "money follows the tier that was asked for, which may not have served",
+    FindingName.COALESCED: "something on the way (a proxy?) holds events back: gaps are not quoted",
+    FindingName.CLIENT_RESOURCE: "they say nothing of the server: give this machine more, or ask for less",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
 
@@ -90,6 +93,10 @@ def call_findings(backend: str, workload: str, calls: Calls) -> Iterable[Finding
         detail = f"{len(failed)} of {len(calls)} calls failed: {kinds}; most often: {said}"
         yield found(FindingName.FAILED_CALLS, detail)
     yield from _throttled(found, calls)
+    short = int(calls.error_kind.are((ErrorKind.CLIENT_RESOURCE,)).sum())
+    if short:
+        detail = f"this machine ran out of sockets, files or memory in {short} of {len(calls)} calls"
+        yield found(FindingName.CLIENT_RESOURCE, detail)
     loop = int((calls.clock.are((StampClock.LOOP,)) & (calls.streamed_events > 0)).sum())
     if loop:
         yield found(FindingName.LOOP_STAMPS, f"{loop} of {len(calls)} calls have no kernel stamps throughout")
@@ -155,6 +162,14 @@ def _wide_bounds(found: Callable[[FindingName, str], Finding], calls: Calls) -> 
         yield found(FindingName.WIDE_BOUNDS, f"bounds are wider than a tenth: {', '.join(wide)}")
 
 
+def gap_findings(backend: str, workload: str, gaps: Placed) -> Iterable[Finding]:
+    """Tell when events came in clumps."""
+    share = clumped_share(gaps.pooled())
+    if share is not None:
+        detail = f"{share:.0%} of gaps are shorter than 1 ms, though events came slower on the whole"
+        yield Finding(FindingName.COALESCED, backend, workload, detail)
+
+
 def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> Iterable[Finding]:
     """Find what the tasks of one workload on one backend show."""
     cut = sum(task.outcome is TaskOutcome.CUT for task in tasks)
@@ -168,10 +183,9 @@ def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> I
     spent = shares(tasks)
     limit, retry = spent.get("limit", 0.0), spent.get("retry", 0.0)
     if limit + retry > WAITED_SHARE:
-        detail = (
-            f"{limit + retry:.1%} of the time of completed tasks went by in limits: {limit:.1%} waiting for"
-            f" the own `quota`, {retry:.1%} in attempts that failed and the waits after them"
-        )
+        parts = [f"{limit:.1%} waiting for the own `quota`"] * (limit > 0)
+        parts += [f"{retry:.1%} in attempts that failed and the waits after them"] * (retry > 0)
+        detail = f"{limit + retry:.1%} of the time of completed tasks was lost to limits: {', '.join(parts)}"
         yield Finding(FindingName.WAITED_FOR_LIMITS, backend, workload, detail)
     mismatch = sum(task.plan_mismatch for task in tasks)
     if mismatch:

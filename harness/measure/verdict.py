@@ -202,6 +202,9 @@ def _comparison(result: CompareSummary, metric: str) -> Estimate:
 
 def _unsound(summary: Summary, lost: Mapping[str, str]) -> Iterator[str]:
     yield from (f"{backend}: given up: {why}" for backend, why in lost.items())
+    for finding in summary.findings:
+        if finding.name is FindingName.CLIENT_RESOURCE:
+            yield f"{finding.backend}/{finding.workload}: {finding.detail}"
     for name, backend in summary.backends.items():
         for workload, result in backend.workloads.items():
             if not result.tasks.completed:

@@ -14,10 +14,10 @@ DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect
     for dialect in (
         chat.DIALECT,
-        fim.DIALECT,
-        completions.DIALECT,
         responses.DIALECT,
         messages.DIALECT,
+        fim.DIALECT,
+        completions.DIALECT,
         llamacpp.DIALECT,
         ollama.DIALECT,
         gemini.DIALECT,

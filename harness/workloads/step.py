@@ -6,9 +6,8 @@ never taken for tool or server time.
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from harness.clock import Clock
 from harness.errors import Interrupted
@@ -16,8 +15,8 @@ from harness.measure.breakdown import Piece, breakdown, call_piece, unknown_part
 from harness.measure.calls import calls_of
 from harness.measure.charge import task_usd
 from harness.measure.timeline import CallFacts, records_of
-from harness.prices import Prices
 from harness.records import (
+    CallOutcome,
     CallRecord,
     EventsRecord,
     Phase,
@@ -25,8 +24,10 @@ from harness.records import (
     TaskRecord,
     ToolRecord,
 )
-from harness.values import Block, Exchange, Request, Role, Timeline, ToolCall
+from harness.values import Block, Request, Role, Timeline, ToolCall
 from harness.wire import Decoder, Dialect
+from harness.workloads.exchanging import Held, until
+from harness.workloads.exchanging import LiveBackend as LiveBackend  # whoever makes a step makes one
 
 SALT_TOKENS = 8
 """Length of a salt: the same for everyone, so that salted prompts are equally long."""
@@ -42,30 +43,6 @@ class Session:
     index: int
     first_k: int
     length: int
-
-
-@dataclass(frozen=True, slots=True)
-class LiveBackend:
-    """A backend as a step sees it: how to speak with it and how to reach it.
-
-    `key` is what nothing that a server says may bring into a record.
-    """
-
-    name: str
-    model: str
-    dialect: Dialect
-    exchange: Exchange
-    transport: str
-    service_tier: str | None = None
-    output_control: str = "max_tokens"
-    extra_body: Mapping[str, Any] | None = None
-    key: str | None = field(default=None, repr=False)
-    prices: Prices = field(default_factory=dict)
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the plan may travel to it (`x_plan`): our own simulator only."""
-        return self.output_control == "x_plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +84,16 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: `tokens` of the visible answer (as told, else as planned)."""
+    """What came back: `tokens` of the visible answer (as told, else as planned).
+
+    A call that was `cancelled` is neither `ok` nor a failure; what came until then is here.
+    """
 
     ok: bool
     text: str
     tool_calls: tuple[ToolCall, ...]
     tokens: int
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +125,7 @@ class Step:
         self._pieces: list[Piece] = []
         self._records: list[CallRecord] = []
         self._failure: str | None = None
+        self._held = Held()
 
     def salt(self, scope: str) -> tuple[Block, ...]:
         """Give the block that keeps this run's (and scope's) prompts out of everyone else's cache."""
@@ -152,30 +134,58 @@ class Step:
         role = Role.SYSTEM if scope == "shared" else Role.USER
         return (Block(f"salt/{self.setting.salt}/{self._backend.name}/{scope}", SALT_TOKENS, role),)
 
-    async def call(self, planned: PlannedCall) -> Reply:
-        """Make one model call now; a failure is recorded, and ends the task."""
+    async def call(self, planned: PlannedCall, *, cancel_ns: int | None = None) -> Reply:
+        """Make one model call now; a failure is recorded, and ends the task.
+
+        cancel_ns: when its answer is no longer wanted, on the clock's axis; the exchange is closed then.
+        """
+        if self._backend.warm and not self._calls and len(planned.blocks) > 1:
+            await self._warm(planned)
+        timeline, record = await self._exchange(planned, cancel_ns=cancel_ns)
+        cancelled = record.outcome is CallOutcome.CANCELLED
+        if record.error is not None and self._failure is None:
+            self._failure = f"{record.error.kind}: {record.error.message}"
+        return Reply(
+            ok=record.error is None and not cancelled,
+            text=timeline.answer.text,
+            tool_calls=timeline.answer.tool_calls,
+            tokens=_visible(record, planned),
+            cancelled=cancelled,
+        )
+
+    async def _warm(self, first: PlannedCall) -> None:
+        """Give the server all of the first prompt but its end, and have it say nothing yet.
+
+        A call with a record of its own. If it fails, the first call sends the whole prompt.
+        """
+        known = replace(first, blocks=first.blocks[:-1], output_tokens=1, reasoning_tokens=0, tool_calls=())
+        await self._exchange(known, speaks=False)
+
+    async def _exchange(
+        self, planned: PlannedCall, *, cancel_ns: int | None = None, speaks: bool = True
+    ) -> tuple[Timeline, CallRecord]:
+        """Make one exchange and record it; `speaks`: the server is to answer."""
         self._calls += 1
         facts = self._facts(planned)
         dialect = self._backend.dialect
-        decoder = dialect.decoder()
-        request = dialect.encode(self._request(planned, facts.call_id))
+        decoder = dialect.decoder(messages=self._backend.conversations is not None)
+        request = self._request(planned, facts.call_id)
+        if not speaks:
+            request = replace(request, extra_body={**request.extra_body, "generate": False})
+        exchange = self._backend.exchange(dialect.encode(request), decoder.feed)
         try:
-            timeline = await self._backend.exchange(request, decoder.feed)
+            timeline = await until(cancel_ns, exchange, clock=self._clock)
         except Interrupted as stop:
             timeline = _with_answer(stop.timeline, decoder, ended=False)
             self._keep(_with_body(timeline, dialect, last=False), facts, cut=True)
             raise asyncio.CancelledError from None  # the engine knows why; its own words follow
-        timeline = _with_answer(timeline, decoder, ended=timeline.error is None)
+        cancelled = timeline.cancelled_ns is not None
+        timeline = _with_answer(timeline, decoder, ended=timeline.error is None and not cancelled)
         timeline = _with_body(timeline, dialect)
-        record = self._keep(timeline, facts, cut=False)
-        if record.error is not None and self._failure is None:
-            self._failure = f"{record.error.kind}: {record.error.message}"
-        return Reply(
-            ok=record.error is None,
-            text=timeline.answer.text,
-            tool_calls=timeline.answer.tool_calls,
-            tokens=_visible(record, planned),
-        )
+        record = self._keep(timeline, facts, cut=False, cancelled=cancelled)
+        ok = record.error is None and not cancelled
+        self._held.answered(planned.blocks, timeline.answer, ok=ok, spoke=speaks)
+        return timeline, record
 
     async def tools(self, batch: tuple[ToolWait, ...]) -> None:
         """Wait for a batch: those side by side start together, the others one after the other."""
@@ -200,6 +210,8 @@ class Step:
     def finish(self, outcome: TaskOutcome, *, phase: Phase, reason: str | None = None) -> TaskRecord:
         """Close the task's books. A task that nothing stopped has failed if one of its calls did."""
         setting, origin = self.setting, self.setting.origin_ns
+        if self._backend.conversations is not None:
+            self._backend.conversations.leave(setting.task_id)
         if outcome is TaskOutcome.COMPLETED and self._failure is not None:
             outcome, reason = TaskOutcome.FAILED, self._failure
         ended_ns = self._due_ns if outcome is TaskOutcome.COMPLETED else self._clock.now_ns()
@@ -261,9 +273,14 @@ class Step:
             "reasoning_tokens": planned.reasoning_tokens,
             "tool_calls": [{"name": name, "tokens": tokens} for name, tokens in planned.tool_calls],
         }
+        blocks, follows = planned.blocks, None
+        if backend.conversations is not None and backend.conversations.holds(self.setting.task_id):
+            blocks, follows = self._held.rest(planned.blocks) or (planned.blocks, None)
         return Request(
             model=backend.model,
-            blocks=planned.blocks,
+            blocks=blocks,
+            conversation=self.setting.task_id,
+            previous_response_id=follows,
             max_tokens=planned.output_tokens,
             min_tokens=planned.output_tokens if forced else None,
             tools=planned.tools,
@@ -273,9 +290,11 @@ class Step:
             dice=f"{self.setting.seed}/{self.setting.k}/{self._calls}",
         )
 
-    def _keep(self, timeline: Timeline, facts: CallFacts, *, cut: bool) -> CallRecord:
+    def _keep(
+        self, timeline: Timeline, facts: CallFacts, *, cut: bool, cancelled: bool = False
+    ) -> CallRecord:
         """Record the call; the next step is due at its last read."""
-        record, events = records_of(timeline, facts, cut=cut, key=self._backend.key)
+        record, events = records_of(timeline, facts, cut=cut, cancelled=cancelled, key=self._backend.key)
         self._recorder.call(record, events)
         self._records.append(record)
         self._pieces.append(call_piece(record))

@@ -53,9 +53,10 @@ class Listener:
         self.heard.clear()
 
 
-def exchange(port, *, tls=None, sink=True, headers=None, transport="keep-alive", **limits):
+def exchange(port, *, tls=None, sink=True, headers=None, transport="keep-alive", proxy=None, **limits):
     scheme = "https" if tls else "http"
-    endpoint = Endpoint(f"{scheme}://127.0.0.1:{port}/v1", headers=headers or {}, transport=transport)
+    url = f"{scheme}://127.0.0.1:{port}/v1"
+    endpoint = Endpoint(url, headers=headers or {}, transport=transport, proxy=proxy)
     times = CallLimits(**(PATIENT | limits))
     return HttpExchange(endpoint, limits=times, clock=MachineClock(), ssl_context=tls, sink=sink)
 
@@ -169,7 +170,7 @@ def test_two_events_of_one_read_have_one_stamp(sink, with_headers):
     assert (timeline.headers_ns == listener.stamps[0]) is with_headers
 
 
-def test_slow_small_events_have_a_stamp_each():
+def test_t10_slow_small_events_have_a_stamp_each():
     events = [chunk(b"data: %050d\n\n" % i) for i in range(20)]
 
     async def handler(peer):
@@ -186,7 +187,7 @@ def test_slow_small_events_have_a_stamp_each():
     assert (listener.stamps[-1] - listener.stamps[0]) / 19 >= 10_000_000
 
 
-def test_150_streams_are_open_at_once():
+def test_t01_150_streams_are_open_at_once_and_none_waits_for_a_connection():
     async def main():
         open_now, all_open = set(), asyncio.Event()
 
@@ -204,6 +205,7 @@ def test_150_streams_are_open_at_once():
 
     timelines = asyncio.run(main())
     assert [timeline.error for timeline in timelines] == [None] * 150
+    assert [timeline.connection for timeline in timelines] == ["new"] * 150
 
 
 @both_ways
@@ -336,7 +338,7 @@ def test_connection_without_its_last_chunk_is_closed_after_a_moment():
     asyncio.run(main())
 
 
-def test_request_on_a_stale_connection_is_told_and_not_sent_again():
+def test_t03_request_on_a_stale_connection_is_told_and_not_sent_again():
     async def main():
         requests = []
 
@@ -556,6 +558,14 @@ def test_limits(handler, limits, kind, sentence, sink):
         assert timeline.status == 200
 
 
+def test_t12_comments_keep_a_stalled_stream_open_but_no_output_ends_it():
+    handler = pinging(STREAM_HEAD, chunk(b"data: x\n\n"))
+    timeline, listener = asyncio.run(ask(handler, stall_s=0.1))
+    assert timeline.error.kind is ErrorKind.IDLE_TIMEOUT
+    assert timeline.sent_ns < listener.stamps[0] < timeline.done_ns - 99_000_000  # TTFT is kept
+    assert listener.data.count(b": ping") > 3
+
+
 def test_connect_limit():
     async def never(peer):
         await peer.reader.read()
@@ -609,6 +619,81 @@ def test_redirect_is_not_followed():
     moved = b"HTTP/1.1 307 X\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"
     timeline, _ = asyncio.run(ask(answer(moved)))
     assert (timeline.status, timeline.error) == (307, None)
+
+
+def tunnel(answer=b"HTTP/1.1 200 OK\r\n\r\n"):
+    """A proxy's handler that connects to wherever CONNECT says, and keeps these words."""
+    heads = []
+
+    async def handler(peer):
+        heads.append(await peer.reader.readuntil(b"\r\n\r\n"))
+        await peer.send(answer)
+        port = int(heads[-1].split(b" ")[1].rpartition(b":")[2])
+        await relay(port, 65_536)(peer)
+
+    return handler, heads
+
+
+def test_a_proxy_is_asked_where_the_endpoint_names_one(tls):
+    proxy, heads = tunnel()
+
+    async def main():
+        origin = answer(STREAM_HEAD, chunk(b"data: x\n\n"), DONE + LAST_CHUNK)
+        async with serve(origin, tls[0]) as port, serve(proxy) as proxy_port:
+            through = f"http://127.0.0.1:{proxy_port}"
+            async with exchange(port, tls=tls[1], proxy=through) as send:
+                return await send(REQUEST, listener), port
+
+    listener = Listener()
+    timeline, port = asyncio.run(main())
+    assert timeline.error is None
+    assert listener.events == [b"data: x"]
+    assert heads[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % port)
+    assert timeline.clock is StampClock.KERNEL or sys.platform != "linux"
+    assert timeline.connect_ns > 0
+    assert timeline.tls_ns > 0
+
+
+def test_a_proxy_of_plain_http_gets_the_whole_address():
+    async def main():
+        heads = []
+
+        async def handler(peer):
+            heads.append((await peer.request())[0])
+            await peer.send(STREAM_HEAD + DONE + LAST_CHUNK)
+
+        async with serve(handler) as port, exchange(9, proxy=f"http://127.0.0.1:{port}") as send:
+            return await send(REQUEST, Listener()), heads
+
+    timeline, [head] = asyncio.run(main())
+    assert timeline.error is None
+    assert head.startswith(b"POST http://127.0.0.1:9/v1/chat HTTP/1.1\r\n")
+
+
+def test_a_proxy_of_the_environment_is_never_asked(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    timeline, _ = asyncio.run(ask(answer(STREAM_HEAD, DONE + LAST_CHUNK)))
+    assert timeline.error is None
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["refuses", "is not there"])
+def test_a_proxy_that_fails_is_named(tls, there):
+    proxy, _ = tunnel(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    async def main():
+        async with serve(proxy) as proxy_port:
+            through = f"http://127.0.0.1:{proxy_port if there else 9}"
+            async with exchange(1, tls=tls[1], proxy=through) as send:
+                return await send(REQUEST, Listener())
+
+    error = asyncio.run(main()).error
+    assert error.kind is ErrorKind.CONNECT
+    assert error.message == (
+        "the proxy opens no connection to 127.0.0.1:1: Forbidden"
+        if there
+        else "cannot connect to the proxy: Connection refused"
+    )
 
 
 def test_request_on_the_wire():
@@ -688,6 +773,31 @@ def test_cancelling_closes_the_connection_and_keeps_what_was_measured(tls, secur
     assert (timeline.status, len(listener.events)) == ((200, 1) if started else (None, 0))
 
 
+@linux
+def test_what_was_under_way_when_a_call_was_cancelled_is_taken():
+    async def main():
+        peers, listener = [], Listener()
+
+        async def handler(peer):
+            peers.append(peer)
+            await peer.request()
+            await peer.send(STREAM_HEAD + chunk(b"data: x\n\n"))
+            await peer.gone()
+
+        async with serve(handler) as port, exchange(port) as send:
+            task = asyncio.ensure_future(send(REQUEST, listener))
+            await listener.next()
+            task.cancel()
+            asyncio.get_running_loop().call_soon(peers[0].writer.write, chunk(b"data: y\n\n"))
+            with pytest.raises(Interrupted) as interrupted:
+                await task
+        return interrupted.value.timeline, listener
+
+    timeline, listener = asyncio.run(main())
+    assert listener.events == [b"data: x", b"data: y"]
+    assert listener.stamps[0] < timeline.cancelled_ns < listener.stamps[1] == timeline.last_byte_ns
+
+
 def relay(port, piece_bytes):
     """A handler that passes the answers of the server at `port` on in small pieces."""
 
@@ -740,7 +850,7 @@ def test_new_connections_are_stamped_by_the_kernel_one_after_the_other():
     assert {timeline.clock for timeline in asyncio.run(main())} == {StampClock.KERNEL}
 
 
-def test_running_out_of_files_is_the_clients_fault():
+def test_t06_running_out_of_files_is_the_clients_fault():
     async def main():
         async with serve(answer()) as port, exchange(port) as send:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
