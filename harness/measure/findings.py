@@ -8,6 +8,7 @@ import numpy as np
 from harness.measure.breakdown import shares
 from harness.measure.calls import THROTTLED, Calls
 from harness.measure.gaps import Placed, clumped_share
+from harness.measure.metrics.call import EVENTS_PER_TOKEN_MIN
 from harness.measure.metrics.recorded import events_per_token, streamed_tokens
 from harness.measure.metrics.registry import METRICS
 from harness.records import TaskOutcome, TaskRecord, TokenSource
@@ -48,6 +49,10 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.COUNT_MISMATCH: (
         "gaps are of events, not of tokens; TPOT is right only where running totals come (docs/scenarios.md)"
     ),
+    FindingName.SWALLOWED_TOKENS: (
+        "the server's parser of tool calls holds tokens back: TPOT of these calls is too small unless running"
+        " totals come (docs/scenarios.md)"
+    ),
     FindingName.WIDE_BOUNDS: "read these as upper bounds: events came in reads with others",
     FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
     FindingName.THROTTLED: (
@@ -64,9 +69,6 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.CLIENT_RESOURCE: "they say nothing of the server: give this machine more, or ask for less",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
-
-EVENTS_PER_TOKEN_MIN = 0.8
-"""Below it a gap is no token's any more; the same the other way round is as odd."""
 
 WAITED_SHARE = 0.005
 """Share of the task time in limits from which it is told; below, it is lost in a rounded table."""
@@ -103,10 +105,18 @@ def call_findings(backend: str, workload: str, calls: Calls) -> Iterable[Finding
         detail = f"{shared / events:.0%} of output events share their read with another"
         yield found(FindingName.SHARED_READS, detail)
     ok = calls[calls.ok]
-    silent = int(ok.token_source.are((TokenSource.UNKNOWN,)).sum())
+    silent = int(ok.token_source.are((TokenSource.COUNTED, TokenSource.UNKNOWN)).sum())
     if silent:
         yield found(FindingName.NO_USAGE, f"{silent} of {len(ok)} calls came without token counts")
     yield from _count_mismatch(found, ok)
+    swallowed = ok[ok.swallowed_tokens > 0]
+    if len(swallowed):
+        held, told = swallowed.swallowed_tokens.sum(), np.nansum(swallowed.output_tokens)
+        detail = (
+            f"in {len(swallowed)} of {len(ok)} calls {held:.0f} of {told:.0f} output tokens came in no event:"
+            " tool calls passed unseen"
+        )
+        yield found(FindingName.SWALLOWED_TOKENS, detail)
     yield from _wide_bounds(found, ok)
 
 

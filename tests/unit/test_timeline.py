@@ -88,7 +88,7 @@ def test_tokens_an_event_are_kept_where_the_stream_tells_them():
 def test_unknown_tokens_are_null_not_zero():
     call, events = records_of(a_timeline(an_answer([[200 * MS, 2]])), FACTS, cut=False)
     assert call.output_tokens is None
-    assert call.token_source is TokenSource.UNKNOWN
+    assert call.token_source is TokenSource.COUNTED
     assert events.tokens == [(None, 2)]
 
 
