@@ -10,7 +10,8 @@ from harness.measure.compare_findings import BackendIdentity
 from harness.measure.facts import BackendFacts, LostWorker, RunFacts
 from harness.prices import prices_of
 from harness.results import FindingName, Standing
-from harness.scenario import Backend, OpenLoad, Scenario, objectives_of
+from harness.scenario import OpenLoad, Scenario, objectives_of
+from harness.scenario_backend import Backend
 from harness.simulator.profiles import profiles
 from harness.workloads import WORKLOADS
 

@@ -15,7 +15,8 @@ from harness.clock import MachineClock
 from harness.errors import UnreachableError
 from harness.job import WHOLE, Share
 from harness.prices import prices_of
-from harness.scenario import Backend, Scenario
+from harness.scenario import Scenario
+from harness.scenario_backend import Backend
 from harness.values import Exchange
 from harness.wire import DIALECTS, Dialect
 from harness.wire.websocket import in_lane, lane_of

@@ -14,15 +14,14 @@ from harness.machine import ports
 from harness.measure.charge import tokens_usd
 from harness.prices import PriceEntry, TokenPrice, entry_at, prices_of
 from harness.scenario import (
-    Backend,
     ClosedLoad,
     Kind,
     OpenLoad,
     Scenario,
-    is_loopback,
     parse_scenario,
     with_overrides,
 )
+from harness.scenario_backend import Backend, is_loopback
 from harness.scenario_text import read_text
 from harness.simulator.process import SimulatorProcess, simulators
 from harness.simulator.profiles import profiles
@@ -74,11 +73,16 @@ def prepare(options: Options) -> Prepared:
         print(line, flush=True)  # noqa: T201 - the estimate stands before anything else
     for line in port_guard(scenario, ports()):
         print(line, flush=True)  # noqa: T201 - and what may spoil it
-    wanted = [b.simulate for b in scenario.backends.values() if b.simulate is not None]
+    wanted = [b for b in scenario.backends.values() if b.simulate is not None]
     if not wanted:
         return Prepared(options, scenario, keys, None)
     log = os.environ.get(SIMULATOR_LOG)
-    started = simulators(wanted, log=Path(log) if log else None, seed=scenario.seed)
+    started = simulators(
+        [b.simulate for b in wanted if b.simulate is not None],
+        log=Path(log) if log else None,
+        seed=scenario.seed,
+        behaviours=[b.behaviour for b in wanted],
+    )
     return Prepared(options, scenario, keys, started)
 
 

@@ -10,6 +10,7 @@ from typing import IO, Self
 
 import orjson
 
+from harness.behaviour import Behaviour
 from harness.errors import UsageError
 
 STOP_S = 5.0
@@ -84,16 +85,21 @@ def simulators(
     seed: int = 0,
     port: int = 0,
     tls: tuple[Path, Path] | None = None,
+    behaviours: Iterable[Behaviour | None] = (),
 ) -> SimulatorProcess:
     """Start a server of `profiles` at once and do not wait for it; one named twice is two machines.
 
     log: file for true send times. port: of the first profile, 0 for any free ones. tls: certificate and key.
+    behaviours: of the profiles, in their order; those left out, and None, are as the profile says.
     """
     names = list(profiles)
     command = [sys.executable, "-m", "harness.simulator.server", "--watch-stdin"]
     command += ["--seed", str(seed), "--port", str(port)]
     for name in names:
         command += ["--profile", name]
+    for behaviour in behaviours:
+        told = (behaviour or Behaviour()).model_dump_json(exclude_defaults=True)
+        command += ["--behaviour", told]
     if log:
         command += ["--log", str(log)]
     if tls:

@@ -60,7 +60,7 @@ class Profile:
 
     tokens_per_event: smallest and largest number of tokens of one streamed event.
     itl_jitter_cv: standard deviation / mean of the step (GPU) or token interval (pipeline).
-    requests_per_minute, tokens_per_minute: the vendor's limits; the server does not enforce them.
+    requests_per_minute, tokens_per_minute: the vendor's limits, which the server holds to.
     """
 
     name: str

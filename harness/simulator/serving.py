@@ -1,13 +1,11 @@
 """A queueing model under the wall clock: one timer per profile writes events when they are due.
 
 The schedule is absolute: a timer that fires late sends at once whatever is due, and the lateness does
-not add up. Half of the profile's round trip passes before the model sees a request, half after each of
-its emissions.
+not add up.
 """
 
 import asyncio
 import selectors
-from array import array
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -17,19 +15,14 @@ from zlib import crc32
 
 import numpy as np
 import orjson
-from aiohttp.abc import AbstractStreamWriter
 
 from harness.clock import Clock
 from harness.simulator.backend_model import build_model
-from harness.simulator.chat_events import ChatEncoder
 from harness.simulator.jobs import Job
 from harness.simulator.profiles import Profile
-from harness.values import EventKind
 
 Deliver = Callable[[int, bool], None]
 """Called with (tokens, last) when they are to be sent."""
-
-KINDS = tuple(EventKind)
 
 
 class PreciseSelector(selectors.DefaultSelector):
@@ -60,34 +53,30 @@ class Serving:
 
     def __init__(self, profile: Profile, *, clock: Clock, seed: int) -> None:
         self.profile = profile
-        self.half_rtt_ns = round(profile.rtt_ms * 1e6 / 2)
         seeds = np.random.SeedSequence([seed, crc32(profile.name.encode())])
         self._model = build_model(profile, np.random.default_rng(seeds))
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._open: dict[int, Deliver] = {}
+        self._open: dict[int, tuple[Job, Deliver]] = {}
         self._jobs = 0
         self._events = 0
         self._peak = 0
         self._late_us: deque[int] = deque(maxlen=100_000)
 
-    def next_job_id(self) -> int:
-        """Return the next request's number, from 1."""
-        self._jobs += 1
-        return self._jobs
-
     def start(self, job: Job, deliver: Deliver, *, received_ns: int) -> None:
         """Let `job` run; `deliver` is called at each emission's time, from the timer."""
-        self._open[job.id] = deliver
+        job.arrived_ns = received_ns
+        self._open[job.id] = (job, deliver)
         self._peak = max(self._peak, len(self._open))
-        self._model.submit(job, received_ns + self.half_rtt_ns)
+        self._jobs += 1
+        self._model.submit(job, received_ns)
         self._arm()
 
     def cancel(self, job: Job) -> None:
         """Forget `job`, finished or not."""
         if self._open.pop(job.id, None):
-            self._model.cancel(job.id, self._clock.now_ns() - self.half_rtt_ns)
+            self._model.cancel(job.id, self._clock.now_ns())
             self._arm()
 
     def stats(self) -> dict[str, Any]:
@@ -111,74 +100,15 @@ class Serving:
             self._timer = None
         at_ns = self._model.next_at_ns()
         if at_ns is not None:
-            self._timer = self._loop.call_at((at_ns + self.half_rtt_ns) / 1e9, self._send_due)
+            self._timer = self._loop.call_at(at_ns / 1e9, self._send_due)
 
     def _send_due(self) -> None:
-        for emission in self._model.advance(self._clock.now_ns() - self.half_rtt_ns):
-            due_ns = emission.at_ns + self.half_rtt_ns
-            self._late_us.append((self._clock.now_ns() - due_ns) // 1000)
+        for emission in self._model.advance(self._clock.now_ns()):
+            self._late_us.append((self._clock.now_ns() - emission.at_ns) // 1000)
             self._events += 1
-            deliver = self._open.pop(emission.job_id) if emission.last else self._open[emission.job_id]
+            job, deliver = self._open[emission.job_id]
+            job.first_ns, job.newest_ns = job.first_ns or emission.at_ns, emission.at_ns
+            if emission.last:
+                del self._open[emission.job_id]
             deliver(emission.tokens, emission.last)
         self._arm()
-
-
-class EventStream:
-    """Writes one answer's events straight to its transport, each by its own write.
-
-    aiohttp keeps the head of the answer until `send_headers`; ours is sent with the first output, as
-    OpenAI does, so hidden reasoning looks like a slow first byte. `done` is True after the last event.
-    """
-
-    def __init__(
-        self,
-        encoder: ChatEncoder,
-        writer: AbstractStreamWriter,
-        *,
-        transport: asyncio.Transport,
-        clock: Clock,
-    ) -> None:
-        self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.first_byte_ns: int | None = None
-        self._encoder = encoder
-        self._writer = writer
-        self._transport = transport
-        self._clock = clock
-        self._sent_ns = array("q")
-        self._tokens = array("q")
-        self._kinds = array("b")
-
-    def deliver(self, tokens: int, last: bool) -> None:
-        """Send the next `tokens`, and the end of the answer after the last of them."""
-        for kind, count, event in self._encoder.events(tokens):
-            if self.first_byte_ns is None:
-                self._send_head()
-            self._kinds.append(KINDS.index(kind))
-            self._tokens.append(count)
-            chunk = _http_chunk(event)
-            self._sent_ns.append(self._clock.now_ns())
-            self._transport.write(chunk)
-        if last:
-            self._send_end()
-
-    def sends(self) -> list[tuple[int, int, str]]:
-        """List (time just before the write, tokens, kind) of each output event."""
-        kinds = [KINDS[kind].value for kind in self._kinds]
-        return list(zip(self._sent_ns.tolist(), self._tokens.tolist(), kinds, strict=True))
-
-    def _send_head(self) -> None:
-        self.first_byte_ns = self._clock.now_ns()
-        self._writer.send_headers()
-        self._transport.write(_http_chunk(self._encoder.opening()))
-
-    def _send_end(self) -> None:
-        if self.first_byte_ns is None:
-            self._send_head()
-        for event in self._encoder.ending():
-            self._transport.write(_http_chunk(event))
-        if not self.done.done():
-            self.done.set_result(True)
-
-
-def _http_chunk(event: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(event), event)

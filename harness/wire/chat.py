@@ -73,12 +73,14 @@ class ChatReading:
         return state.delta(delta)
 
     def _beside(self, event: dict[str, Any], bits: int) -> None:
-        """Take what stands beside the choices: times, running totals, usage in an odd place."""
-        draft = self.draft
-        take_times(event, draft.timing)
-        usage, groq = event.get("usage"), event.get("x_groq")
+        """Take what stands beside the choices: running totals; at the end times, and usage in odd places."""
+        draft, usage = self.draft, event.get("usage")
         if bits:
             self._running(usage, event.get("timings"))
+            if draft.choices[0].finish_reason is None:
+                return
+        take_times(event, draft.timing)
+        groq = event.get("x_groq")
         if not usage and type(groq) is dict:  # Groq, where usage was not asked for
             self._told(groq.get("usage"))
             if groq.get("error"):

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.wire.choice import REASONING, TOOL, ChoiceState
 from harness.wire.draft import Draft
+from harness.wire.usage import count
 
 _STARTS = ("step.start", "content.start")
 _DELTAS = ("step.delta", "content.delta")
@@ -29,10 +30,11 @@ def counts_of_interaction(usage: dict[str, Any]) -> dict[str, object]:
 
 
 def total(main: object, more: object) -> object:
-    """Add counts of which the second may be left out where it is 0; what is no count is told as it is."""
-    if more is None or type(main) is not int:
+    """Add counts of which the second may be left out where it is 0; what can be no count is told as it is."""
+    counted, added = count(main), count(more)
+    if counted is None or more is None:
         return main
-    return main + more if type(more) is int else more
+    return more if added is None else counted + added
 
 
 def take_event(draft: Draft, kind: object, event: dict[str, Any]) -> int:
@@ -116,7 +118,7 @@ def _whole_step(state: ChoiceState, step: dict[str, Any]) -> int:
 
 
 def _delta(state: ChoiceState, delta: dict[str, Any], index: object) -> int:
-    """Take a delta by its type; pictures, sounds and the results of tools are not counted as output."""
+    """Take a delta by its type. Pictures, sounds and results are no output; calls of server tools are."""
     kind = delta.get("type")
     if kind == "text":
         return state.said(delta.get("text"))
@@ -128,7 +130,7 @@ def _delta(state: ChoiceState, delta: dict[str, Any], index: object) -> int:
     if kind == "function_call":  # before May 2026
         came = state.tools.add_whole(delta.get("name"), delta.get("id"), delta.get("arguments"))
         return TOOL if came else 0
-    return 0
+    return TOOL if isinstance(kind, str) and kind.endswith("_call") else 0
 
 
 def _thought(state: ChoiceState, content: object) -> int:

@@ -34,11 +34,10 @@ class LlamacppReading:
         state = draft.choice(event.get("index"))
         bits = state.said(event.get("content"))
         self._count(event, bits)
-        if "timings" in event:
-            take_times(event, draft.timing)
         index = event.get("index")
         place = index if type(index) is int else 0
         if event.get("stop") is True:
+            take_times(event, draft.timing)
             self._stopped(state, event)
             self._open.discard(place)
             draft.over = not self._open

@@ -39,7 +39,8 @@ _TIMES: tuple[tuple[str, str, float], ...] = (
     ("eval_duration", "completion_s", 1e-9),
     ("total_duration", "total_s", 1e-9),
     # our own simulator
-    ("server_timing.rtt_ms", "rtt_s", 1e-3),
+    ("x_sim.rtt_ms", "rtt_s", 1e-3),
+    ("x_sim.queue_ms", "queue_s", 1e-3),
 )
 """Where a number stands in an event, what it is called in `values.Answer.server_timing`, seconds per unit."""
 

@@ -5,9 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.simulator.chat_events import ChatEncoder, Heading
-from harness.simulator.chat_request import parse
+from harness.simulator.asked import Place
+from harness.simulator.dialects.chat import ChatEncoder, parse
 from harness.simulator.jobs import Job
+from harness.simulator.output import Facts, Output
 
 PLANS = st.fixed_dictionaries(
     {
@@ -23,10 +24,11 @@ def encoder_of(plan):
     tools = [{"name": "look", "tokens": tokens} for tokens in plan["tools"]]
     total = plan["reasoning"] + plan["text"] + sum(plan["tools"])
     asked = {"output_tokens": total, "reasoning_tokens": plan["reasoning"], "tool_calls": tools}
-    request = parse({"model": "m", "messages": [{"role": "user", "content": "go"}], "x_plan": asked})
-    heading = Heading(id="1", created=0, model="m", service_tier="default")
-    job = Job(1, request.prefixes, total)
-    return ChatEncoder(request, job, heading=heading, show_reasoning=plan["shown"]), total
+    request = parse(
+        {"model": "m", "messages": [{"role": "user", "content": "go"}], "x_plan": asked}, Place({}, {}.get)
+    )
+    facts = Facts(id="1", created=0, model="m", tier="default", show_reasoning=plan["shown"], rtt_ms=0)
+    return ChatEncoder(Output(request, Job(1, request.prefixes, total), facts=facts)), total
 
 
 @given(plan=PLANS, group=st.integers(1, 12))

@@ -2,11 +2,14 @@
 
 import pytest
 
-from harness.simulator.chat_request import parse
+from harness.simulator.asked import Place
+from harness.simulator.dialects.chat import parse
+
+ANYWHERE = Place({}, {}.get)
 
 
 def prefixes(*messages):
-    return parse({"model": "m", "messages": list(messages)}).prefixes
+    return parse({"model": "m", "messages": list(messages)}, ANYWHERE).prefixes
 
 
 def said(content, role="user", **more):

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from harness.decode import PATHS
-from harness.scenario import Dialect
+from harness.scenario_backend import Dialect
 from harness.values import Block, Request, Role
 from harness.wire import DIALECTS
 

@@ -141,6 +141,9 @@ def test_results_of_tools_are_input():
 def test_counts_that_cannot_be_true():
     told = answer(sse(text("a", finish="STOP", usage=counts("5", -2, 1.5))))
     assert (told.usage, told.warnings) == (None, ("no_usage", "implausible_usage"))
+    for thoughts in (-2, "3", True, 10**12):  # a sum with it is none either
+        told = answer(sse(text("a", finish="STOP", usage=counts(5, 4, thoughts))))
+        assert (told.usage, told.warnings) == (Usage(input_tokens=5), ("implausible_usage",))
 
 
 def test_a_prompt_that_is_refused_has_a_reason_and_no_output():
@@ -294,6 +297,12 @@ def test_function_calls_of_an_interaction():
     )
     assert told.tool_calls == (ToolCall("c1", "f", '{"a":1}'), ToolCall("c2", "f", '{"b":2}'))
     assert (len(told.high_ns), told.finish_reason, told.error) == (5, "requires_action", None)
+
+
+def test_tools_of_the_server_are_called_by_the_model_and_answered_by_the_server():
+    call, result = {"type": "google_search_call", "arguments": {}}, {"type": "google_search_result"}
+    told = answer(named(delta(**call), delta(**result), delta(type="image", data="x"), completed()))
+    assert (list(told.high_ns), kinds(told), told.tool_calls) == ([1], ["tool"], ())
 
 
 def test_the_words_before_may_2026():

@@ -61,7 +61,9 @@ GROQ = {"queue_time": 0.061, "prompt_tokens": 18, "prompt_time": 0.0002, "comple
             {"total_s": 1.0, "load_s": 0.2, "completion_s": 0.5},
             id="ollama",
         ),
-        pytest.param({"server_timing": {"rtt_ms": 80}}, {"rtt_s": 0.08}, id="our-simulator"),
+        pytest.param(
+            {"x_sim": {"rtt_ms": 80, "queue_ms": 5}}, {"rtt_s": 0.08, "queue_s": 0.005}, id="our-simulator"
+        ),
         pytest.param({"usage": {"cost": 0.95, "prompt_tokens": 3}, "provider": "x"}, {}, id="openrouter"),
     ],
 )
