@@ -95,7 +95,8 @@ def _told_by_c(events: list[dict[str, Any]], clocks: Times) -> Truth:
     schedule = np.arange(len(sent)) * int(1e9 / RATE)
     asked_ns = int((sent - schedule).min()) - TTFT_NS  # no event is early, and some are in time
     behind = np.append(clocks, np.iinfo(np.int64).max)
-    return Truth(sent, behind[np.searchsorted(clocks, sent, side="right")], asked_ns)
+    held = np.zeros(len(sent), dtype=np.bool_)  # it does not tell
+    return Truth(sent, behind[np.searchsorted(clocks, sent, side="right")], held, asked_ns)
 
 
 def _wait_for(port: int) -> None:

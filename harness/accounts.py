@@ -147,4 +147,13 @@ def identity(name: str, backend: Backend) -> BackendIdentity:
         output_control="x_plan" if profile else backend.output_control,
         body=orjson.dumps(backend.extra_body, option=orjson.OPT_SORT_KEYS).decode(),
         route=str(profile.route) if profile else None,
+        quota=", ".join(
+            f"{amount:,} {what}/min"
+            for what, amount in (
+                ("requests", backend.quota.requests_per_min),
+                ("tokens", backend.quota.tokens_per_min),
+            )
+            if amount is not None
+        ),
+        retry=backend.retry,
     )

@@ -19,7 +19,6 @@ from harness.scenario import Scenario
 from harness.scenario_backend import Backend
 from harness.values import Exchange
 from harness.wire import DIALECTS, Dialect
-from harness.wire.websocket import in_lane, lane_of
 from harness.workloads.step import LiveBackend
 
 ITER_ANY = "HARNESS_ITER_ANY"
@@ -74,15 +73,14 @@ def _exchange(
     backend: Backend, dialect: Dialect, *, url: str, headers: Mapping[str, str], clock: MachineClock
 ) -> HttpExchange | WebSocketExchange:
     """Make what carries a backend's calls."""
-    speak = dialect.as_message
     endpoint = Endpoint(
         url=url,
         headers=headers,
         transport=backend.transport,
         stream_types=dialect.stream_types,
         proxy=backend.proxy,
-        as_message=None if speak is None else lambda body, lane: in_lane(speak(body), lane),
-        lane_of=lane_of,
+        as_message=dialect.as_message,
+        lane_of=dialect.lane_of,
     )
     limits = CallLimits(**backend.limits.model_dump())
     tls = ssl.create_default_context() if url.startswith("https:") else None

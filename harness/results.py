@@ -3,7 +3,7 @@
 The keys are a contract with other programs: add, never rename or remove.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -167,10 +167,14 @@ class TokenTotals:
 
 @dataclass(frozen=True, slots=True)
 class TierSummary:
-    """Service tier asked for, and the tiers the server named with the number of calls."""
+    """Service tier asked for, the tiers the server named with the number of calls, and what was measured.
+
+    measured: median decode speed of the calls of each tier that the server named, tokens/s.
+    """
 
     asked: str | None
     served: dict[str, int]
+    measured: dict[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

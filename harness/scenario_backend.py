@@ -93,19 +93,6 @@ class Backend(BaseModel):
             raise wrong
         return url
 
-    @field_validator("proxy")
-    @classmethod
-    def _plain_proxy(cls, url: str) -> str:
-        wrong = ValueError("want http://HOST:PORT of an HTTP proxy, without user and password")
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError:
-            raise wrong from None
-        if parts.scheme != "http" or not parts.hostname or port is None or re.search(r"[\s@]", url):
-            raise wrong
-        return url
-
     @field_validator("key_env")
     @classmethod
     def _a_name(cls, name: str) -> str:

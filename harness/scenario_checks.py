@@ -4,6 +4,7 @@ They run beside the models' own checks, so that all faults are told at once; wha
 is the models' to tell and is passed over here.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -48,7 +49,7 @@ def _backends(backends: Table, profiles: Mapping[str, str]) -> Iterator[Problem]
             yield from _one_of(backend, "simulate", "url", at=at)
             yield from _profiles(backend, profiles, at=at)
             yield from _either(backend, at)
-            yield from _websocket(backend, at)
+            yield from _transport(backend, at)
 
 
 def _profiles(backend: Table, profiles: Mapping[str, str], *, at: Path) -> Iterator[Problem]:
@@ -62,25 +63,29 @@ def _profiles(backend: Table, profiles: Mapping[str, str], *, at: Path) -> Itera
             yield Problem(path, no_such("profile", profile, profiles))
 
 
-def _websocket(backend: Table, at: Path) -> Iterator[Problem]:
-    """Find what goes with a WebSocket alone, and a WebSocket that no dialect speaks."""
-    websocket, dialect = backend.get("transport") == "websocket", backend.get("dialect", "openai-chat")
-    if websocket and dialect != MESSAGES:
-        text = f'"websocket" is spoken by dialect = "{MESSAGES}" alone; got {shown(dialect)}'
-        yield Problem((*at, "transport"), text)
-    if backend.get("warm_connection") and not websocket:
-        yield Problem((*at, "warm_connection"), 'only with transport = "websocket"')
-
-
 def _either(backend: Table, at: Path) -> Iterator[Problem]:
     """Find keys that make sense with `url` alone, or with `simulate` alone."""
-    if "simulate" in backend and "proxy" in backend:
-        yield Problem((*at, "proxy"), "only with url; a simulated backend is on this machine")
     if "simulate" in backend and "output_control" in backend:
         text = "only with url; a simulated backend gives the planned length"
         yield Problem((*at, "output_control"), text)
     if "behaviour" in backend and "simulate" not in backend:
         yield Problem((*at, "behaviour"), "only with simulate; a server at a url behaves as it does")
+
+
+def _transport(backend: Table, at: Path) -> Iterator[Problem]:
+    """Find what does not go with a backend's transport, and a proxy that is none."""
+    websocket = backend.get("transport") == "websocket"
+    dialect, proxy = backend.get("dialect", "openai-chat"), backend.get("proxy")
+    if websocket and dialect != MESSAGES:
+        text = f'"websocket" is spoken by dialect = "{MESSAGES}" alone; got {shown(dialect)}'
+        yield Problem((*at, "transport"), text)
+    if backend.get("warm_connection") and not websocket:
+        yield Problem((*at, "warm_connection"), 'only with transport = "websocket"')
+    if "simulate" in backend and "proxy" in backend:
+        yield Problem((*at, "proxy"), "only with url; a simulated backend is on this machine")
+    elif isinstance(proxy, str) and not re.fullmatch(r"http://([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}/?", proxy):
+        text = "want http://HOST:PORT of an HTTP proxy, without user and password"
+        yield Problem((*at, "proxy"), text)
 
 
 def _price_under_limit(raw: Table, backends: Table) -> Iterator[Problem]:

@@ -19,7 +19,8 @@ def sse(event: Event) -> bytes:
 
 
 def named_sse(event: Event) -> bytes:
-    return b"event: %s\n%s" % (str(event.get("type")).encode("utf-8", "replace"), sse(event))
+    name = str(event.get("type")) if isinstance(event, dict) else "odd"
+    return b"event: %s\n%s" % (name.encode("utf-8", "replace"), sse(event))
 
 
 def line(event: Event) -> bytes:
@@ -114,6 +115,50 @@ _INTERACTIONS = (
     {"event_type": "interaction.completed", "interaction": {"id": "i", "status": "completed"}},
 )
 
+_CALL = {"type": "function_call", "id": "f1", "call_id": "c1", "name": "f", "arguments": ""}
+_SAID = {"type": "message", "id": "m1", "content": [{"type": "output_text", "text": "whole"}]}
+_RESPONSES = (
+    {"type": "response.created", "response": {"id": "r", "service_tier": "auto", "usage": None}},
+    {"type": "response.reasoning_summary_text.delta", "item_id": "rs", "delta": "s"},
+    {"type": "response.reasoning_text.delta", "item_id": "rs", "delta": "r"},
+    {"type": "response.output_item.added", "output_index": 1, "item": _CALL},
+    {"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "f1", "delta": "{"},
+    {"type": "response.function_call_arguments.done", "item_id": "f2", "arguments": "{}"},
+    {"type": "response.output_item.done", "output_index": 1, "item": {**_CALL, "arguments": {"a": [1]}}},
+    {"type": "response.output_item.done", "item": {"type": "reasoning", "summary": [{"text": "s"}]}},
+    {"type": "response.output_item.done", "item": _SAID},
+    {"type": "response.output_text.done", "text": "whole", "output_index": 0},
+    {"type": "response.content_part.added", "part": {"type": "refusal", "refusal": "no"}},
+    {
+        "type": "response.failed",
+        "response": {"error": {"code": "c", "message": "m"}, "output": [_SAID, _CALL]},
+    },
+    {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}},
+    {"type": "response.completed", "response": {"usage": {"input_tokens": 3, "output_tokens": 2}}},
+    {"type": "error", "error": {"message": "m", "code": 1}, "status": 429, "stream_id": "a"},
+)
+_MESSAGES = (
+    {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 3, "speed": "fast"}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "t"}},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}},
+    },
+    {"type": "content_block_start", "index": 2, "content_block": {"type": "server_tool_use", "name": "g"}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{"}},
+    {"type": "content_block_delta", "index": 2, "delta": {"type": "thinking_delta", "thinking": "r"}},
+    {"type": "content_block_delta", "index": 2, "delta": {"type": "signature_delta", "signature": "x"}},
+    {"type": "content_block_stop", "index": 1},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn"},
+        "usage": {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}},
+    },
+    {"type": "error", "error": {"type": "overloaded_error", "message": "m"}},
+    {"type": "message_stop"},
+)
+
 _ALL = {
     "openai-chat": Shape("openai-chat", lambda said: _delta(content=said), _CHAT),
     "mistral-fim": Shape("mistral-fim", lambda said: _delta(content=said), _CHAT),
@@ -155,7 +200,7 @@ _ALL = {
             "content_index": 0,
             "delta": said,
         },
-        ({"type": "response.completed", "response": {"status": "completed"}},),
+        _RESPONSES,
         frame=named_sse,
     ),
     "anthropic": Shape(
@@ -165,7 +210,7 @@ _ALL = {
             "index": 0,
             "delta": {"type": "text_delta", "text": said},
         },
-        ({"type": "message_stop"},),
+        _MESSAGES,
         frame=named_sse,
     ),
 }

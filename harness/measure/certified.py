@@ -14,7 +14,7 @@ BOUND_SHARE_MAX = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why single stamps of a run decide nothing. bound_share: summed bounds of its calls / task time."""
+    """Why single stamps of a run decide nothing. bound_share: bounds of its calls' ends / task time."""
 
     why: str
     bound_share: float

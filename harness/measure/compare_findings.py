@@ -42,6 +42,7 @@ class BackendIdentity:
 
     host: with its port; `simulated` where it is. key_name: the variable's name, never a key. body: what
     the scenario adds to every request, as text. route: how a simulated profile serves (its hardware).
+    quota, retry: what the client does of itself.
     """
 
     backend: str
@@ -55,6 +56,8 @@ class BackendIdentity:
     output_control: str = "max_tokens"
     body: str = ""
     route: str | None = None
+    quota: str = ""
+    retry: str = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ def identity_findings(baseline: BackendIdentity, candidate: BackendIdentity) -> 
         "transport": (baseline.transport, candidate.transport),
         "output control": (baseline.output_control, candidate.output_control),
         "request body": (baseline.body, candidate.body),
+        "quota": (baseline.quota, candidate.quota),
+        "retry": (baseline.retry, candidate.retry),
     }
     if baseline.tier == candidate.tier:  # a tier has hardware of its own: another one differs with it
         asked["route"] = (baseline.route, candidate.route)

@@ -243,11 +243,12 @@ def _clock(lanes: Mapping[str, _Lane]) -> str:
 
 
 def _bound_share(lanes: Mapping[str, _Lane]) -> float:
-    """Give the greatest share, of any backend, that its calls' bounds have in its tasks' time."""
+    """Give the greatest share, of any backend, that the bounds of its calls' ends have in its tasks' time."""
     shares = []
     for lane in lanes.values():
-        time_ns = sum(task_time_ns(task) for task in lane.kept.tasks)
-        shares.append(float(_bounds_us(lane.kept.calls).sum()) * 1e3 / time_ns if time_ns > 0 else 0.0)
+        calls, time_ns = lane.kept.calls, sum(task_time_ns(task) for task in lane.kept.tasks)
+        bounds_ns = float(np.nansum(calls.last_output_ns - calls.last_output_low_ns))
+        shares.append(bounds_ns / time_ns if time_ns > 0 else 0.0)
     return max(shares, default=0.0)
 
 

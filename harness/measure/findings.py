@@ -173,10 +173,9 @@ def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> I
     spent = shares(tasks)
     limit, retry = spent.get("limit", 0.0), spent.get("retry", 0.0)
     if limit + retry > WAITED_SHARE:
-        detail = (
-            f"{limit + retry:.1%} of the time of completed tasks went by in limits: {limit:.1%} waiting for"
-            f" the own `quota`, {retry:.1%} in attempts that failed and the waits after them"
-        )
+        parts = [f"{limit:.1%} waiting for the own `quota`"] * (limit > 0)
+        parts += [f"{retry:.1%} in attempts that failed and the waits after them"] * (retry > 0)
+        detail = f"{limit + retry:.1%} of the time of completed tasks was lost to limits: {', '.join(parts)}"
         yield Finding(FindingName.WAITED_FOR_LIMITS, backend, workload, detail)
     mismatch = sum(task.plan_mismatch for task in tasks)
     if mismatch:

@@ -96,9 +96,20 @@ def workload_summary(
         tokens=token_totals(kept.calls),
         breakdown=shares(kept.tasks),
         cost=cost,
-        tier=TierSummary(
-            asked=tier_asked, served={tier: n for tier, n in ok.tier_served.counted().items() if tier}
-        ),
+        tier=tiers(ok, of, asked=tier_asked),
+    )
+
+
+def tiers(calls: Calls, of: Units, *, asked: str | None) -> TierSummary:
+    """Tell which tiers served, and how fast their calls decode."""
+    served = {tier: n for tier, n in calls.tier_served.counted().items() if tier}
+    return TierSummary(
+        asked=asked,
+        served=served,
+        measured={
+            tier: median_call("decode_tokens_per_s", calls[calls.tier_served.are((tier,))], of)
+            for tier in served
+        },
     )
 
 

@@ -5,8 +5,9 @@ contradicted only where load cannot be the reason, or where the numbers say some
 it is:
 
 1. Two speeds at once: some calls decode at half the speed of others or less, of the same backend, under the
-   same name, **while those others are decoding**, and there is no speed in between. Load slows all calls of
-   a moment; long prompts of others and speculation spread speeds, and leave no gap.
+   same name, **amid those others** (at the same time, or just before and just after), and there is no speed
+   in between. Load slows all calls of a moment; long prompts of others and speculation spread speeds, and
+   leave no gap.
 2. No faster than a lower tier: even the fastest tenth of its calls decodes hardly faster than the median
    call of a backend of the same model in this run that a lower tier serves.
 3. Far below what the vendor says: even the fastest tenth decodes at less than half the published speed.
@@ -36,6 +37,8 @@ GAP = 1.5
 """Neighbours in the row of speeds that are further apart than this factor end one group and begin another."""
 HALF = 0.5
 HARDLY_FASTER = 1.2
+MOMENT_NS = 5e9
+"""So near in time, calls meet the same load."""
 CALLS_MIN = 10
 """Fewer calls have no fastest tenth."""
 FASTEST = 0.9
@@ -166,24 +169,26 @@ def _slow_beside_fast(calls: Calls, speeds: Floats) -> Mask:
         return none
     span = calls.last_output_ns - calls.first_output_ns
     lost = span - spanned_tokens(calls) / fast_speed * 1e9
-    beside = slow & (lost >= LOST_NS) & _meets(calls, ~slow)
+    beside = slow & (lost >= LOST_NS) & _amid(calls, ~slow)
     return slow if beside.sum() >= max(SLOW_MIN, HALF * slow.sum()) else none
 
 
-def _meets(calls: Calls, which: Mask) -> Mask:
-    """Tell for each call whether one of `which` was decoding at the same time.
+def _amid(calls: Calls, which: Mask) -> Mask:
+    """Tell for each call whether one of `which` decoded at the same time, or some just before and after it.
 
-    Where calls come one after the other: whether those before and after it are of them.
+    Where calls never overlap, just before and after is the call before and the call after.
     """
     starts, ends = np.sort(calls.first_output_ns[which]), np.sort(calls.last_output_ns[which])
-    began = np.searchsorted(starts, calls.last_output_ns)  # of these, so many had begun by its end
-    over = np.searchsorted(ends, calls.first_output_ns)  # and so many had ended at its begin
-    order = np.argsort(calls.first_output_ns)
+    own_start, own_end = calls.first_output_ns, calls.last_output_ns
+    begun, over = np.searchsorted(starts, own_end), np.searchsorted(ends, own_start)
+    before = over > np.searchsorted(ends, own_start - MOMENT_NS)
+    after = np.searchsorted(starts, own_end + MOMENT_NS) > begun
+    order = np.argsort(own_start)
     padded = np.concatenate(([False], which[order], [False]))
     between = np.empty(len(calls), dtype=bool)
     between[order] = padded[:-2] & padded[2:]
-    alone = bool((np.sort(calls.first_output_ns)[1:] >= np.sort(calls.last_output_ns)[:-1]).all())
-    return (began > over) | (between & alone)
+    alone = bool((np.sort(own_start)[1:] >= np.sort(own_end)[:-1]).all())
+    return (begun > over) | (before & after) | (between & alone)
 
 
 def _canonical(calls: Calls) -> NDArray[np.int64]:

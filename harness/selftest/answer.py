@@ -133,7 +133,7 @@ def _summary(outcome: Outcome, proved: Load | None) -> Iterator[str]:
         yield (
             f"{pooled['events']:,} events, {pooled['exact_share']:.0%} exact,"
             f" {pooled['shared_read_share']:.0%} in shared reads, {outcome.clock} stamps; TTFT error"
-            f" p50/p99 {ttft} us over open connections, the making of the request included"
+            f" p50/p99 {ttft} us over open connections"
         )
     if proved is not None:
         yield f"proved up to {proved.streams} streams and {proved.events_per_s:,.0f} events/s at a time"

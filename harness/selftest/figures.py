@@ -35,11 +35,11 @@ class Figures:
     """What some streams showed. Counts are of output events.
 
     exact: its two bounds are equal. error_ns: stamp - true send, of exact events. inside: low - path <= sent
-    <= high. early: stamped before it was sent, which cannot be. held_up: outside only because the server was
-    stopped between its clock and its write: the low bound lies before the clock's next reading. first_ns:
-    the error of each stream's first output, by its upper bound; ttft_ns: recorded TTFT - the server's own, of
-    streams over a connection that was open.
-    shared: came in one read with others. failures: one sentence a stream that did not come through.
+    <= high. early: stamped before it was sent, which cannot be. held_up: outside only because of the server,
+    which was stopped between its clock and its write, so that the low bound lies before its next reading,
+    or whose kernel says that it had not sent the event by then. first_ns: error of each stream's first
+    output, by its upper bound; ttft_ns: recorded TTFT - the server's own, of streams over connections that
+    were open. shared: came in one read with others. failures: a sentence a stream that did not come through.
     """
 
     streams: int
@@ -76,6 +76,7 @@ def figures(seen: Sequence[Seen], truths: Sequence[Truth]) -> Figures:
         for both in ([one.answer.high_ns for one, _ in good], [one.answer.low_ns for one, _ in good])
     )
     sent, written = joined([true.sent for _, true in good]), joined([true.written for _, true in good])
+    held = np.concatenate([true.held for _, true in good]) if good else np.empty(0, dtype=np.bool_)
     exact = high == low
     early = sent > high + ROUNDING_NS
     late = low > sent + PATH_NS
@@ -92,7 +93,7 @@ def figures(seen: Sequence[Seen], truths: Sequence[Truth]) -> Figures:
         exact=int(exact.sum()),
         inside=int((~early & ~late).sum()),
         early=int(early.sum()),
-        held_up=int((late & ~early & (low <= written)).sum()),
+        held_up=int((late & ~early & ((low <= written) | held)).sum()),
         shared=int(sum(size[size > 1].sum() for size in sizes)),
         error_ns=(high - sent)[exact],
         first_ns=np.array(first, dtype=np.int64),

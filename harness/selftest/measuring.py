@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import orjson
+
 from harness.client.http import CallLimits, Endpoint, HttpExchange
+from harness.client.websocket import WebSocketExchange
 from harness.clock import MachineClock, cpu_ns, monotonic_ns
 from harness.selftest.figures import Seen
-from harness.selftest.grid import Cell
+from harness.selftest.grid import Cell, Transport
 from harness.values import Block, Exchange, Progress, Request, Role
 from harness.wire import DIALECTS
 
@@ -23,9 +26,8 @@ BLOCKED_NS, FREE_S = 4_000_000, 0.001
 
 async def measure(cell: Cell, url: str, trust: ssl.SSLContext | None) -> tuple[list[Seen], int]:
     """Run a cell's streams, over connections that are open where they are kept; gives processor ns too."""
-    endpoint = Endpoint(url, transport=cell.transport, stream_types=CHAT.stream_types)
-    async with HttpExchange(endpoint, limits=LIMITS, clock=MachineClock(), ssl_context=trust) as http:
-        if cell.transport == "keep-alive":
+    async with connected(cell.transport, url, trust) as http:
+        if cell.transport != "new-connection":
             async with asyncio.TaskGroup() as group:
                 for number in range(cell.streams):
                     group.create_task(exchange(http, asking(number, "tokens=1")))
@@ -34,6 +36,17 @@ async def measure(cell: Cell, url: str, trust: ssl.SSLContext | None) -> tuple[l
         async with holding(on=cell.held):
             seen = await streams(http, query, cell.streams, spread_s=SPREAD_S)
         return seen, cpu_ns() - began
+
+
+def connected(
+    transport: Transport, url: str, trust: ssl.SSLContext | None
+) -> HttpExchange | WebSocketExchange:
+    """Make the exchange of a transport, to be entered."""
+    if transport == "websocket":
+        endpoint = Endpoint(url, transport=transport, as_message=_query, lane_of=lambda _: "")
+        return WebSocketExchange(endpoint, limits=LIMITS, clock=MachineClock(), ssl_context=trust)
+    endpoint = Endpoint(url, transport=transport, stream_types=CHAT.stream_types)
+    return HttpExchange(endpoint, limits=LIMITS, clock=MachineClock(), ssl_context=trust)
 
 
 async def streams(http: Exchange, query: str, number: int, *, spread_s: float) -> list[Seen]:
@@ -73,9 +86,16 @@ async def exchange(http: Exchange, asked: Request) -> Seen:
 
 
 def asking(number: int, query: str) -> Request:
-    """Make a request; the server reads nothing of it but the query in its path."""
-    asked = CHAT.encode(Request("truth-1", (Block(f"prompt/{number}", 20, Role.USER),), 1))
+    """Make a request; the server reads nothing of it but the query."""
+    prompt = (Block(f"prompt/{number}", 20, Role.USER),)
+    about = {"query": query}
+    asked = CHAT.encode(Request("truth-1", prompt, 1, conversation=str(number), extra_body=about))
     return replace(asked, path=f"{asked.path}?{query}")
+
+
+def _query(body: bytes, _lane: str) -> bytes:
+    """Ask over WebSocket: each conversation has a connection of its own, so no lane needs a name."""
+    return str(orjson.loads(body)["query"]).encode()
 
 
 @asynccontextmanager

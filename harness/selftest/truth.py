@@ -14,12 +14,13 @@ Times = NDArray[np.int64]
 class Truth:
     """One answer as the server sent it; ns on CLOCK_MONOTONIC, one entry an output event.
 
-    sent, written: the server's clock just before an event's send, and one it read behind it. asked_ns: when
-    the request had come.
+    sent, written: the server's clock just before an event's send, and one it read behind it; held: its kernel
+    had not sent all of it by then. asked_ns: when the request had come.
     """
 
     sent: Times
     written: Times
+    held: NDArray[np.bool_]
     asked_ns: int
 
 
@@ -28,7 +29,8 @@ def told(body: bytes) -> Truth:
     events = events_of(body)
     output = sum(1 for event in events if event["choices"][0]["delta"])
     sends = np.array([event["last_ns"] for event in events[1:]], dtype=np.int64).reshape(-1, 2)[:output]
-    return Truth(sends[:, 0], sends[:, 1], events[0]["asked_ns"] if events else 0)
+    held = np.array([event["unsent"] > 0 for event in events[1:]], dtype=np.bool_)[:output]
+    return Truth(sends[:, 0], sends[:, 1], held, events[0]["asked_ns"] if events else 0)
 
 
 def events_of(body: bytes) -> list[dict[str, Any]]:

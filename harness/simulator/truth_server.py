@@ -5,7 +5,8 @@
 
 Chat completions on loopback at a fixed rate, in one thread, one write an event of some 250 bytes. When it
 listens it prints a JSON line `{"url": "http://127.0.0.1:PORT/v1"}`, and with a certificate a second one for
-TLS. Any POST is answered; `?tokens=N&rate=R&per_event=K` in its path are for that answer alone. `GET /stats`
+TLS. Any POST is answered; `?tokens=N&rate=R&per_event=K` in its path are for that answer alone. Over
+WebSocket a message is such a query, and each message of the answer is the text of one event. `GET /stats`
 tells `events`, `done`, `late_over_1ms` and `max_late_ns`. The schedule is absolute: what is late is sent at
 once, and the lateness does not add up.
 
@@ -13,7 +14,8 @@ It is no simulated backend: those write through asyncio, which may keep bytes ba
 Truth is CLOCK_MONOTONIC in ns. Each event has `t_ns`, read before it is made, and `asked_ns`, when the
 request had come, by the kernel's stamp where it gives one: this server may read it late. Between `t_ns`
 and the write lies Python, and TLS's encryption, so an event also tells `last_ns`, the clock just before and
-just after the send of the event in front of it.
+just after the send of the event in front of it, and `unsent`, how many bytes the kernel still held back then:
+it sends nothing behind some segments that the client's kernel has not acknowledged.
 """
 
 import argparse
@@ -25,7 +27,10 @@ import socket
 import ssl
 import struct
 import sys
+from base64 import b64encode
 from contextlib import suppress
+from fcntl import ioctl
+from hashlib import sha1
 from itertools import count
 from select import select
 from urllib.parse import parse_qs, urlsplit
@@ -39,6 +44,7 @@ BACKLOG = 4096
 SO_TIMESTAMPNS = 35
 """Said again here: nothing of the client may stand on the side that it is held against."""
 
+SIOCOUTQNSD = 0x894B  # Linux's, without a name in Python
 LATE_NS = 1_000_000
 PATIENCE_S = 5.0
 """A client that takes no bytes for so long ends the server: nothing that is measured waits so long."""
@@ -47,10 +53,18 @@ _HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
+_UPGRADE = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Accept: %b\r\n\r\n"
+)
+_ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_TWO_BYTES, _CLOSE = 126, 8
+"""Of a frame (RFC 6455): the length that says that two bytes of it follow, the opcode of a farewell."""
+
 _EVENT = (
     b'data: {"id":"chatcmpl-%d","object":"chat.completion.chunk","created":1764561600,"model":"truth-1",'
     b'"choices":[{"index":0,"delta":%b,"logprobs":null,"finish_reason":%b}],"t_ns":%d,"asked_ns":%d,'
-    b'"last_ns":[%d,%d],"i":%d%b}\n\n'
+    b'"last_ns":[%d,%d],"unsent":%d,"i":%d%b}\n\n'
 )
 _USAGE = b',"usage":{"prompt_tokens":10,"completion_tokens":%d,"total_tokens":%d}'
 _WORDS = [b" %b" % word for word in b"the agent calls a tool and waits for its answer".split()]
@@ -121,7 +135,8 @@ class Connection:
         self._asked = b""
         self._answer = self._sent = self._events = self._per_event = self._interval_ns = 0
         self._arrived_ns = self._asked_ns = self._start_ns = 0
-        self._last_ns = (0, 0)
+        self._last_ns, self._unsent = (0, 0), 0
+        self._framed, self._end = chunk, b"0\r\n\r\n"
         self._tls: ssl.SSLObject | None = None
         if tls is not None:
             self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -142,12 +157,29 @@ class Connection:
         except (OSError, ssl.SSLError):
             return False
         self._asked += came or b""
+        if self._framed is message:
+            return self._hear() and came != b""
         head, whole, rest = self._asked.partition(b"\r\n\r\n")
         _, told, size = head.lower().partition(b"content-length:")
         if whole and len(rest) >= (int(size.split(b"\r\n")[0]) if told else 0):
             self._asked = b""
-            self._begin(head)
+            self._ask(head)
         return came != b""
+
+    def _hear(self) -> bool:
+        """Take the client's next message, if all of it is there; False if it says farewell."""
+        said = self._asked
+        at = 4 if len(said) > 1 and said[1] & 0x7F == _TWO_BYTES else 2  # a query is short
+        size = int.from_bytes(said[2:4]) if at > 2 else int.from_bytes(said[1:2]) & 0x7F  # noqa: PLR2004
+        payload = said[at + 4 :]
+        if len(said) < at + 4 or len(payload) < size:
+            return True
+        self._asked = payload[size:]
+        if said[0] & 0x0F == _CLOSE:
+            return False
+        mask = said[at : at + 4]
+        self._begin(bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload[:size])).decode())
+        return True
 
     def _decrypt(self, tls: ssl.SSLObject, came: bytes) -> bytes | None:
         """Give what the client said in plain; None where it only shook hands."""
@@ -160,19 +192,28 @@ class Connection:
             self._socket.sendall(self._outgoing.read())
         return said
 
-    def _begin(self, head: bytes) -> None:
-        method, path, _ = head.split(b"\r\n")[0].decode().split(" ", 2)
-        if method == "GET":
+    def _ask(self, head: bytes) -> None:
+        lines = head.decode().split("\r\n")
+        method, path, _ = lines[0].split(" ", 2)
+        fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+        if "sec-websocket-key" in fields:
+            accept = b64encode(sha1(fields["sec-websocket-key"].encode() + _ACCEPT).digest())
+            self._send(_UPGRADE % accept)
+            self._framed, self._end = message, b""
+        elif method == "GET":
             told = orjson.dumps(self._server.told)
             self._send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
-            return
-        asked = {key: float(values[0]) for key, values in parse_qs(urlsplit(path).query).items()}
+        else:
+            self._send(_HEAD)
+            self._begin(urlsplit(path).query)
+
+    def _begin(self, query: str) -> None:
+        asked = {key: float(values[0]) for key, values in parse_qs(query).items()}
         self._answer, self._sent = next(self._server.numbers), 0
         self._per_event = int(asked.get("per_event", 1))
         self._events = max(1, int(asked.get("tokens", self._server.tokens)) // self._per_event)
         self._interval_ns = round(1e9 * self._per_event / asked.get("rate", self._server.rate))
         self._asked_ns, self._start_ns = self._arrived_ns, monotonic_ns() + self._server.ttft_ns
-        self._send(_HEAD)
         self._wait()
 
     def _wait(self) -> None:
@@ -182,7 +223,7 @@ class Connection:
     def emit(self) -> None:
         """Send the next event, and the end behind the last one."""
         words = (_WORDS[(self._sent + i) % len(_WORDS)] for i in range(self._per_event))
-        self._send(self._event(b'{"content":"%b"}' % b"".join(words), b"null"))
+        self._send(self._framed(self._event(b'{"content":"%b"}' % b"".join(words), b"null")))
         self._sent += 1
         self._server.told["events"] += 1
         if self._sent < self._events:
@@ -190,21 +231,21 @@ class Connection:
             return
         tokens = self._events * self._per_event
         ending = self._event(b"{}", b'"stop"', _USAGE % (tokens, tokens + 10))
-        self._send(ending + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+        self._send(self._framed(ending) + self._framed(b"data: [DONE]\n\n") + self._end)
         self._server.told["done"] += 1
 
     def _event(self, delta: bytes, finish: bytes, more: bytes = b"") -> bytes:
-        event = _EVENT % (
+        return _EVENT % (
             100_000_000 + self._answer,
             delta,
             finish,
             monotonic_ns(),
             self._asked_ns,
             *self._last_ns,
+            self._unsent,
             self._sent,
             more,
         )
-        return b"%x\r\n%b\r\n" % (len(event), event)
 
     def _send(self, data: bytes) -> None:
         if self._tls is not None:
@@ -215,7 +256,27 @@ class Connection:
             self._socket.sendall(data)
         except ConnectionError:  # the client has left; its end is read next
             return
+        self._unsent = unsent_bytes(self._socket)  # before the clock: what is sent by now left before then
         self._last_ns = (before_ns, monotonic_ns())
+
+
+def unsent_bytes(sock: socket.socket) -> int:
+    """Ask the kernel how much of what was written has not been sent; 0 where it does not tell."""
+    try:
+        return int.from_bytes(ioctl(sock.fileno(), SIOCOUTQNSD, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
+
+
+def chunk(event: bytes) -> bytes:
+    """Frame an event as HTTP does."""
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+def message(event: bytes) -> bytes:
+    """Frame an event as WebSocket does: a whole text message of a server."""
+    size = len(event)
+    return b"\x81" + (bytes([size]) if size < _TWO_BYTES else b"\x7e" + size.to_bytes(2)) + event
 
 
 def arrival_ns(control: list[tuple[int, int, bytes]]) -> int:

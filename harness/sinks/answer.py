@@ -230,6 +230,7 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
         ("decode speed p50", lambda r: cell(r.decode_tokens_per_s, "tokens/s")),
         ("TTFT p50", lambda r: cell(r.ttft_s.p50, "s")),
         ("TTFT p95", lambda r: cell(r.ttft_s.p95, "s")),
+        *tier_rows(results),
         ("calls that ended well", lambda r: f"{r.calls.ok} of {sum(astuple(r.calls))}"),
         ("where the time goes", lambda _: ""),
     ]
@@ -243,6 +244,23 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
         ("USD per completed task", lambda r: cell(r.cost.per_completed_task_usd)),
     ]
     return lines
+
+
+def tier_rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
+    """Show what was asked for and what served, and how fast where one backend had several tiers."""
+    if not any(r.tier.asked for r in results):
+        return []
+    served = dict.fromkeys(tier for r in results for tier in r.tier.served)
+    none = Estimate(None, reason=Reason.NOT_APPLICABLE)
+    return [
+        ("tier asked for", lambda r: r.tier.asked or "-"),
+        *((f"  calls by {tier}", lambda r, t=tier: str(r.tier.served.get(t, 0))) for tier in served),
+        *(
+            (f"  speed of {tier}", lambda r, t=tier: cell(r.tier.measured.get(t, none), "tokens/s"))
+            for tier in served
+            if any(len(r.tier.served) > 1 for r in results)
+        ),
+    ]
 
 
 def compare_table(found: Mapping[str, CompareSummary], baseline: str) -> Table:

@@ -10,7 +10,7 @@ from typing import Any
 from harness.values import Request
 from harness.wire.chat import ChatReading
 from harness.wire.dialect import Dialect
-from harness.wire.prompt import forced, text_of, with_body
+from harness.wire.prompt import filled, forced, text_of
 from harness.wire.sse import FrameReader
 
 
@@ -25,9 +25,10 @@ def encode(request: Request) -> Request:
     }
     if request.suffix:
         body["suffix"] = text_of(request.suffix)
+    body |= forced(request)
     if request.service_tier is not None:
         body["service_tier"] = request.service_tier
-    return with_body(request, body | forced(request), path="/completions")
+    return filled(request, "/completions", body, request.extra_body)
 
 
 DIALECT = Dialect(

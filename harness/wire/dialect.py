@@ -23,7 +23,8 @@ class Dialect:
     encode: fills `path` and `body` of a Request. stream_types: content types of its streams, the one to
     ask for first. paths: how its requests' paths end, by which recordings are known. answer_keys: top-level
     keys of its complete answer, sent at once. headers: those that carry a key; fixed_headers: always sent.
-    as_message: turns an encoded body into a WebSocket's message; None where the dialect has no such form.
+    as_message, lane_of: how a WebSocket's messages look (`client.session.Endpoint`); None where the dialect
+    has no such form.
     """
 
     name: str
@@ -35,7 +36,8 @@ class Dialect:
     answer_keys: tuple[str, ...]
     headers: Callable[[str], Mapping[str, str]] = bearer
     fixed_headers: tuple[tuple[str, str], ...] = ()
-    as_message: Callable[[bytes], bytes] | None = None
+    as_message: Callable[[bytes, str], bytes] | None = None
+    lane_of: Callable[[bytes], str] | None = None
 
     def decoder(self, *, messages: bool = False) -> StreamDecoder:
         """Make the decoder of one answer.

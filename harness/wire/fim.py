@@ -9,7 +9,7 @@ from typing import Any
 from harness.values import Request
 from harness.wire.chat import ChatReading
 from harness.wire.dialect import Dialect
-from harness.wire.prompt import text_of, with_body
+from harness.wire.prompt import filled, text_of
 from harness.wire.sse import FrameReader
 
 
@@ -27,7 +27,7 @@ def encode(request: Request) -> Request:
         body["min_tokens"] = request.min_tokens
     if request.service_tier is not None:
         body["service_tier"] = request.service_tier
-    return with_body(request, body, path="/fim/completions")
+    return filled(request, "/fim/completions", body, request.extra_body)
 
 
 DIALECT = Dialect(

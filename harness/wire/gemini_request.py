@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from harness.values import Block, Request, Role, ToolCall
-from harness.wire.prompt import arguments_of, parameters, text_of, with_body
+from harness.wire.prompt import arguments_of, filled, parameters, text_of
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Stands where a model's own signature of its thoughts would: a history that it did not think itself.
@@ -23,7 +23,7 @@ def encode(request: Request) -> Request:
     extra = dict(request.extra_body)
     if extra.get("interactions") is True:
         del extra["interactions"]
-        return with_body(request, _interaction(request), path="/interactions", extra=extra)
+        return filled(request, "/interactions", _interaction(request), extra)
     body: dict[str, Any] = {
         "contents": list(_contents(request.blocks)),
         "generationConfig": {"maxOutputTokens": request.max_tokens},
@@ -36,7 +36,7 @@ def encode(request: Request) -> Request:
         body["serviceTier"] = request.service_tier
     model = request.model if "/" in request.model else f"models/{request.model}"
     path = f"/{quote(model)}:streamGenerateContent?alt=sse"
-    return with_body(request, body, path=path, extra=extra)
+    return filled(request, path, body, extra)
 
 
 def _system(blocks: tuple[Block, ...]) -> list[Block]:

@@ -10,7 +10,7 @@ from harness.values import Request
 from harness.wire.choice import ChoiceState
 from harness.wire.dialect import Dialect
 from harness.wire.draft import Draft
-from harness.wire.prompt import text_of, with_body
+from harness.wire.prompt import filled, text_of
 from harness.wire.sse import FrameReader
 from harness.wire.usage import count
 from harness.wire.vendors import take_times
@@ -87,8 +87,8 @@ def encode(request: Request) -> Request:
         body["ignore_eos"] = True
     if request.suffix:
         body |= {"input_prefix": text_of(request.blocks), "input_suffix": text_of(request.suffix)}
-        return with_body(request, body, path="/infill")
-    return with_body(request, body | {"prompt": text_of(request.blocks)}, path="/completion")
+        return filled(request, "/infill", body, request.extra_body)
+    return filled(request, "/completion", body | {"prompt": text_of(request.blocks)}, request.extra_body)
 
 
 DIALECT = Dialect(

@@ -5,11 +5,8 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-import orjson
-
-from harness.values import Block, Request, Role
-from harness.wire.payload import parse
-from harness.wire.prompt import ONE_TEXT, about, forced, has_text, text_of, with_body
+from harness.values import Block, Request, Role, ToolCall
+from harness.wire.prompt import arguments_of, filled, forced, has_text, parameters, text_of
 
 SPEEDS = ("fast", "standard")
 
@@ -34,7 +31,7 @@ def encode(request: Request) -> Request:
         body["tools"] = [_tool(name) for name in request.tools]
     if request.service_tier is not None:
         body["speed" if request.service_tier in SPEEDS else "service_tier"] = request.service_tier
-    return with_body(request, body | forced(request), path="/messages")
+    return filled(request, "/messages", body | forced(request), request.extra_body)
 
 
 def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
@@ -50,7 +47,7 @@ def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
         content = [_result(block) for block in results]
         if has_text(spoken):
             content.append({"type": "text", "text": text_of(spoken)})
-        content += [_use(call.id, call.name, call.arguments) for block in run for call in block.tool_calls]
+        content += [_use(call) for block in run for call in block.tool_calls]
         if content:
             yield {"role": Role.ASSISTANT if is_assistant else Role.USER, "content": content}
 
@@ -59,14 +56,16 @@ def _result(block: Block) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": block.answers or "", "content": text_of([block])}
 
 
-def _use(id_: str, name: str, arguments: str) -> dict[str, Any]:
-    """Make a tool call of the history: its input is an object here, and cannot be any other text."""
-    said = arguments.encode("utf-8", "replace")
-    if arguments and parse(said) is None:
-        said = orjson.dumps({"input": arguments})
-    return {"type": "tool_use", "id": id_, "name": name, "input": orjson.Fragment(said or b"{}")}
+def _use(call: ToolCall) -> dict[str, Any]:
+    """Make a tool call of the history, where its arguments are an object."""
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}
 
 
 @lru_cache(maxsize=1024)
 def _tool(name: str) -> dict[str, Any]:
-    return {"name": name, "description": about(name), "input_schema": ONE_TEXT}
+    told = parameters(name)
+    return {
+        "name": name,
+        "description": told["description"],
+        "input_schema": told["parameters"],
+    }

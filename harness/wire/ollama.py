@@ -11,7 +11,7 @@ from harness.wire.choice import TOOL
 from harness.wire.dialect import Dialect
 from harness.wire.draft import Draft
 from harness.wire.ndjson import LineReader
-from harness.wire.prompt import arguments_of, text_of, tool, with_body
+from harness.wire.prompt import arguments_of, filled, text_of, tool
 from harness.wire.vendors import take_times
 
 
@@ -69,11 +69,11 @@ def encode(request: Request) -> Request:
     }
     if request.suffix:
         body |= {"prompt": text_of(request.blocks), "suffix": text_of(request.suffix)}
-        return with_body(request, body, path="/api/generate")
+        return filled(request, "/api/generate", body, request.extra_body)
     body["messages"] = _messages(request.blocks)
     if request.tools:
         body["tools"] = [tool(name) for name in request.tools]
-    return with_body(request, body, path="/api/chat")
+    return filled(request, "/api/chat", body, request.extra_body)
 
 
 def _messages(blocks: tuple[Block, ...]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """A request becomes the body of POST /chat/completions: blocks to messages, limits, tools, options."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
@@ -9,11 +9,7 @@ from typing import Any
 import orjson
 
 from harness.values import Block, Request, Role, ToolCall
-from harness.wire.payload import parse
 from harness.wire.words import BlockTexts
-
-ONE_TEXT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""The schema of every tool's arguments: small, and the same wherever the name is."""
 
 _texts = BlockTexts()
 
@@ -37,54 +33,45 @@ def encode(request: Request) -> Request:
         "stream_options": {"include_usage": True},
         limit: request.max_tokens,
     }
+    body |= forced(request)
     if request.tools:
         body["tools"] = [tool(name) for name in request.tools]
     if request.service_tier is not None:
         body["service_tier"] = request.service_tier
-    return with_body(request, body | forced(request), path="/chat/completions", extra=extra)
+    return filled(request, "/chat/completions", body, extra)
 
 
-def forced(request: Request) -> dict[str, Any]:
-    """Give the words of vLLM and SGLang that force a length."""
-    return {} if request.min_tokens is None else {"min_tokens": request.min_tokens, "ignore_eos": True}
-
-
-def with_body(
-    request: Request, body: dict[str, Any], *, path: str, extra: Mapping[str, Any] | None = None
-) -> Request:
-    """Fill in `path` and `body`, with what goes into every dialect's body.
-
-    That is the plan for our own simulator and, last, a scenario's own keys: `extra`, or the request's.
-    Of an object only those keys are replaced that the scenario names.
-    """
+def filled(request: Request, path: str, body: dict[str, Any], extra: Mapping[str, Any]) -> Request:
+    """Complete a request of any dialect: the plan for our own simulator, and last what the scenario adds."""
     if request.x_plan is not None:
         body["x_plan"] = request.x_plan
-    for key, value in (request.extra_body if extra is None else extra).items():
+    for key, value in extra.items():
         told = body.get(key)
         body[key] = {**told, **value} if isinstance(told, dict) and isinstance(value, dict) else value
     return replace(request, path=path, body=orjson.dumps(body))
 
 
+def forced(request: Request) -> dict[str, Any]:
+    """Force the output's length, where that is asked for, as vLLM and SGLang do it."""
+    return {} if request.min_tokens is None else {"min_tokens": request.min_tokens, "ignore_eos": True}
+
+
 def text_of(blocks: Iterable[Block]) -> orjson.Fragment:
-    """Join the texts of blocks to one JSON string."""
+    """Join blocks to one text, as JSON."""
     texts = (_texts.json(block) for block in blocks)
     return orjson.Fragment(b'"' + b" ".join(text for text in texts if text) + b'"')
 
 
-def has_text(blocks: Sequence[Block]) -> bool:
-    """Tell whether there is anything in `text_of` them."""
+def has_text(blocks: Iterable[Block]) -> bool:
+    """Tell whether `text_of` them is not empty."""
     return any(block.tokens if block.text is None else block.text for block in blocks)
-
-
-def about(tool: str) -> str:
-    """Describe a tool for the model."""
-    return f"Run {tool} on the input."
 
 
 @lru_cache(maxsize=1024)
 def parameters(name: str) -> dict[str, Any]:
-    """Make a tool's schema."""
-    return {"name": name, "description": about(name), "parameters": ONE_TEXT}
+    """Make a tool's schema: small, and the same wherever the name is."""
+    one_text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    return {"name": name, "description": f"Run {name} on the input.", "parameters": one_text}
 
 
 def tool(name: str) -> dict[str, Any]:
@@ -94,7 +81,11 @@ def tool(name: str) -> dict[str, Any]:
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
     """Give a tool call's arguments where a dialect wants an object; other text is its only argument."""
-    return parse(call.arguments.encode()) or {"input": call.arguments}
+    try:
+        told = orjson.loads(call.arguments or "{}")  # strictly: it is to be written again
+    except ValueError:
+        told = None
+    return told if isinstance(told, dict) else {"input": call.arguments}
 
 
 def _messages(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:

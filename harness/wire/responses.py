@@ -11,7 +11,7 @@ from harness.wire.choice import REASONING, TEXT, TOOL
 from harness.wire.dialect import Dialect
 from harness.wire.draft import Draft
 from harness.wire.responses_calls import ASKING, ItemCalls
-from harness.wire.responses_prompt import as_message, encode
+from harness.wire.responses_prompt import as_message, encode, lane_of
 from harness.wire.sse import FrameReader
 
 _ENDS = ("completed", "incomplete", "failed", "cancelled")
@@ -202,7 +202,7 @@ class ResponsesReading:
         if type(details) is dict:
             self.draft.cut_short(details.get("reason"))
         if word in ("failed", "cancelled") or response.get("error"):
-            self.draft.broke(response if response.get("error") else event, f"the response has {word}")
+            self.draft.broke(response if response.get("error") else event, f"the response ended as {word}")
         self.draft.over = True
         return bits
 
@@ -278,4 +278,5 @@ DIALECT = Dialect(
     paths=("/responses",),
     answer_keys=("output",),
     as_message=as_message,
+    lane_of=lane_of,
 )

@@ -5,8 +5,11 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+import orjson
+
 from harness.values import Block, Request, Role
-from harness.wire.prompt import ONE_TEXT, about, forced, has_text, text_of, with_body
+from harness.wire.payload import parse
+from harness.wire.prompt import filled, forced, has_text, parameters, text_of
 
 _STREAM = b'{"stream":true,'
 _CREATE = b'{"type":"response.create",'
@@ -32,12 +35,22 @@ def encode(request: Request) -> Request:
         body["tools"] = [_tool(name) for name in request.tools]
     if request.service_tier is not None:
         body["service_tier"] = request.service_tier
-    return with_body(request, body | forced(request), path="/responses")
+    return filled(request, "/responses", body | forced(request), request.extra_body)
 
 
-def as_message(body: bytes) -> bytes:
-    """Turn an encoded body into the WebSocket's message: an event, which always streams."""
-    return _CREATE + body.removeprefix(_STREAM).removeprefix(b"{")
+def as_message(body: bytes, lane: str) -> bytes:
+    """Turn an encoded body into the WebSocket's message: an event, which always streams.
+
+    `lane`: its name, where several calls go over one connection side by side; "" for the one without.
+    """
+    named = b'"stream_id":%b,' % orjson.dumps(lane) if lane else b""
+    return _CREATE + named + body.removeprefix(_STREAM).removeprefix(b"{")
+
+
+def lane_of(message: bytes) -> str:
+    """Tell which lane a message of the server belongs to, "" for the one without a name."""
+    told = (parse(message) or {}).get("stream_id")
+    return told if isinstance(told, str) else ""
 
 
 def _items(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
@@ -67,10 +80,4 @@ def _items(blocks: tuple[Block, ...]) -> Iterable[dict[str, Any]]:
 @lru_cache(maxsize=1024)
 def _tool(name: str) -> dict[str, Any]:
     """Make a tool's schema. Not strict: that, the default here, would have the server compile it."""
-    return {
-        "type": "function",
-        "name": name,
-        "description": about(name),
-        "parameters": ONE_TEXT,
-        "strict": False,
-    }
+    return {"type": "function", **parameters(name), "strict": False}

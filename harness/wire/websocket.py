@@ -1,9 +1,5 @@
-"""Messages of a WebSocket as a decoder takes them: each is one whole event, cut by the transport.
+"""Messages of a WebSocket as a decoder takes them: each is one whole event, cut by the transport."""
 
-Answers that come at the same time over one connection go in lanes, which messages name by `stream_id`.
-"""
-
-from harness.wire.payload import parse
 from harness.wire.sse import MAX_EVENT_BYTES
 
 
@@ -30,14 +26,3 @@ class MessageFrames:
     def flush(self) -> list[bytes]:
         """Return nothing: no message lacks its end."""
         return []
-
-
-def in_lane(message: bytes, lane: str) -> bytes:
-    """Put a message that asks for an answer into a lane; "" is the one that needs no name."""
-    return b'{"stream_id":"%s",%s' % (lane.encode(), message[1:]) if lane else message
-
-
-def lane_of(message: bytes) -> str:
-    """Tell which lane a server's message is in."""
-    lane = (parse(message) or {}).get("stream_id")
-    return lane if type(lane) is str else ""

@@ -159,7 +159,8 @@ def test_the_summary_has_the_promised_keys(small):
         assert set(one["headline"]) == {"name", "unit", "better", "value"}
         assert set(one["tokens"]) == {"input", "cached", "output", "reasoning", "wasted", "source"}
         assert sum(one["breakdown"].values()) == pytest.approx(1)
-        assert set(one["tier"]) == {"asked", "served"}
+        assert set(one["tier"]) == {"asked", "served", "measured"}
+        assert set(one["tier"]["measured"]) == set(one["tier"]["served"])
     assert summary["backends"]["fast"]["workloads"]["demo"]["tier"]["asked"] == "ultrafast"
     meter = summary["meter"]
     assert meter["clock"] == "kernel"

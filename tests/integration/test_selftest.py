@@ -23,7 +23,7 @@ from harness.selftest.proof import Measured, Result
 from harness.selftest.truth import told
 from harness.simulator.process import truth_server
 from tests.certifying import a_certificate
-from tests.integration.running import harness, run, scenario, simulated
+from tests.integration.running import harness, run_once, scenario, simulated
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's stamps are Linux's")
 
@@ -32,6 +32,8 @@ SHORT = (
     Cell(750, 2, tls=True),
     Cell(750, 2, per_event=4, transport="new-connection"),
     Cell(750, 2, tls=True, transport="new-connection"),
+    Cell(750, 2, transport="websocket"),
+    Cell(750, 2, tls=True, transport="websocket"),
     Cell(750, 2, held=True),
 )
 
@@ -47,7 +49,7 @@ def test_a_short_grid_as_it_is():
         assert seen.exact > 0
         assert (seen.error_ns >= 0).all()
         assert seen.inside + seen.held_up + seen.late == seen.events
-        assert len(seen.ttft_ns) == (one.cell.streams if one.cell.transport == "keep-alive" else 0)
+        assert len(seen.ttft_ns) == (0 if one.cell.transport == "new-connection" else one.cell.streams)
         assert (seen.ttft_ns > 0).all()
         assert (one.cpu_us_per_token is None) is one.cell.held
     held, free = outcome.cells[-1].figures, outcome.cells[0].figures
@@ -135,7 +137,7 @@ def test_the_answer_for_people_and_its_exit_code(cache, capfd):
     assert code == any(line.startswith("MISSED") for line in lines)
     assert sum(line.startswith(("HOLDS", "MISSED")) for line in lines) == 6
     assert sum(word in line for line in lines for word in ("proved", "failed", "few")) >= len(SHORT)
-    assert "measuring 750 tokens/s over TLS, from cell 2 of 5" in told_of.err
+    assert "measuring 750 tokens/s over TLS, from cell 2 of 7" in told_of.err
     has = certificate.place().exists()
     assert any(line.startswith("certificate: " if has else "no certificate: ") for line in lines)
 
@@ -168,34 +170,30 @@ def test_the_whole_command(tmp_path):
     print(f"{document['seconds']:.0f} s, envelope {document['envelope']}, missed: {document['missed']}")
 
 
-LOAD = 'kind = "closed"\nusers = 2\ntasks = 3'
-ASKED = '[objectives.fast]\nttft = "p50 <= 100s"\ntask_time = "p50 <= 100s"'
+LOAD = 'kind = "closed"\nusers = 8\ntasks = 8'
+ASKED = '[objectives.fast]\nttft = "p50 <= 100s"'
 
 
 @pytest.mark.parametrize(
     ("proved", "certified", "finding", "verdict"),
     [
-        pytest.param(None, None, "uncertified", "PASS", id="none"),
         pytest.param({"key": {"python": "2.7"}}, None, "uncertified", "PASS", id="stale"),
-        pytest.param({"events_per_s": 1e6}, True, None, "PASS", id="within"),
         pytest.param({"streams": 0}, False, "beyond_certificate", "INCONCLUSIVE", id="beyond"),
     ],
 )
 def test_a_run_goes_by_the_certificate_and_so_does_its_report_elsewhere(
     tmp_path, cache, proved, certified, finding, verdict
 ):
-    if proved is not None:
-        certificate.write(a_certificate(**proved))
+    certificate.write(a_certificate(**proved))
     path = scenario(tmp_path, {"fast": simulated()}, load=LOAD, top=ASKED)
-    _, folder = run(tmp_path, path)
+    _, folder = run_once(tmp_path / "out", path)
     summary = folder.json("summary")
     assert summary["meter"]["certified"] is certified
     stands = folder.json("run")["certificate"]
     assert (stands is None) is (certified is None)
-    named = {"uncertified", "beyond_certificate"} & set(folder.findings())
-    assert named == ({finding} if finding else set())
-    of = {row["objective"].split()[0]: row["verdict"] for row in folder.json("verdict")["objectives"]}
-    assert of == {"ttft": verdict, "task_time": "PASS"}
+    assert {"uncertified", "beyond_certificate"} & set(folder.findings()) == {finding}
+    [row] = folder.json("verdict")["objectives"]
+    assert row["verdict"] == verdict
     before = [(folder.path / name).read_bytes() for name in ("summary.json", "verdict.json")]
     harness("report", folder.path, env={"XDG_CACHE_HOME": str(tmp_path / "elsewhere")})
     assert [(folder.path / name).read_bytes() for name in ("summary.json", "verdict.json")] == before

@@ -23,7 +23,6 @@ from harness.client.websocket import WebSocketExchange
 from harness.clock import MachineClock, monotonic_ns
 from harness.values import Block, Request, Role, StampClock
 from harness.wire import DIALECTS
-from harness.wire.websocket import in_lane, lane_of
 from tests.websocket_server import accepted, frame
 
 RESPONSES = DIALECTS["openai-responses"]
@@ -98,8 +97,8 @@ async def asked(port, tls, *, held):
     endpoint = Endpoint(
         f"{'https' if tls else 'http'}://127.0.0.1:{port}/v1",
         transport="websocket",
-        as_message=lambda body, lane: in_lane(RESPONSES.as_message(body), lane),
-        lane_of=lane_of,
+        as_message=RESPONSES.as_message,
+        lane_of=RESPONSES.lane_of,
     )
     limits = CallLimits(connect_s=20, first_output_s=20, stall_s=20, total_s=60)
 

@@ -15,11 +15,11 @@ from harness.simulator.profiles import profiles
 from tests.making import S, a_call
 
 
-def played(profile, *, users, calls_each, seed):
-    """Calls of a closed loop in virtual time: users begin a second apart, and rest between calls."""
+def played(profile, *, users, calls_each, seed, apart_s):
+    """Calls of a closed loop in virtual time: users begin one after the other, and rest between calls."""
     dice = np.random.default_rng(seed)
     model = build_model(profiles()[profile], dice)
-    due = [(user * S, user, calls_each) for user in range(users)]
+    due = [(round(user * apart_s * S), user, calls_each) for user in range(users)]
     users_of, marks = {}, {}
     while due or model.next_at_ns() is not None:
         at_ns = model.next_at_ns()
@@ -57,14 +57,15 @@ def _call(events):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
-    ("profile", "users"),
+    ("profile", "users", "calls_each", "apart_s"),
     [
-        ("b200x8-gpt-oss-120b-trtllm", 40),
-        ("gpt-5.6-sol-ultrafast", 24),
-        ("gpt-5.6-sol-standard", 6),
+        pytest.param("b200x8-gpt-oss-120b-trtllm", 40, 8, 1, id="a ramp on a GPU"),
+        pytest.param("b200x8-gpt-oss-120b-trtllm", 100, 1, 0.01, id="a burst on a GPU"),
+        pytest.param("gpt-5.6-sol-ultrafast", 24, 8, 1, id="a queue on a wafer"),
+        pytest.param("gpt-5.6-sol-standard", 6, 8, 1, id="many others on a GPU"),
     ],
 )
-def test_load_alone_contradicts_no_tier(profile, users, seed):
-    calls = calls_of(played(profile, users=users, calls_each=8, seed=seed))
+def test_load_alone_contradicts_no_tier(profile, users, calls_each, apart_s, seed):
+    calls = calls_of(played(profile, users=users, calls_each=calls_each, seed=seed, apart_s=apart_s))
     found = tier_findings(Serving("b", "w", "m", "ultrafast", calls), ())
     assert FindingName.TIER_CONTRADICTED not in {one.name for one in found}

@@ -7,8 +7,8 @@ from harness.measure.curve import completion_curve
 from harness.measure.facts import RunFacts
 from harness.objectives import Objectives
 from harness.records import TaskOutcome
-from harness.results import Estimate, Reason, Verdict, VerdictRecord
-from harness.sinks.answer import cell, number, print_answer, sentence, share
+from harness.results import Estimate, Reason, TierSummary, Verdict, VerdictRecord
+from harness.sinks.answer import cell, number, print_answer, sentence, share, tier_rows
 from tests.summaries import a_comparison, a_summary, a_workload
 
 
@@ -118,3 +118,24 @@ def test_the_plot_rises_from_nothing_to_all(capsys):
 def test_no_completed_task_draws_no_plot(capsys):
     curve = completion_curve([5.0], [TaskOutcome.CUT])
     assert "tasks done by" not in printed(capsys, two(), {"slow": curve}).out
+
+
+def test_tiers_are_shown_where_one_was_asked_for_and_their_speeds_where_one_backend_had_several():
+    mixed = TierSummary("ultrafast", {"ultrafast": 23, "default": 7}, {"ultrafast": Estimate(750.0, n=23)})
+    plain = TierSummary(None, {"default": 30})
+    shown = [
+        (label, show(a_workload(tier=mixed)), show(a_workload(tier=plain)))
+        for label, show in tier_rows([a_workload(tier=mixed), a_workload(tier=plain)])
+    ]
+    assert shown == [
+        ("tier asked for", "ultrafast", "-"),
+        ("  calls by ultrafast", "23", "0"),
+        ("  calls by default", "7", "30"),
+        ("  speed of ultrafast", "750 tokens/s", "not applicable"),
+        ("  speed of default", "not applicable", "not applicable"),
+    ]
+    assert [label for label, _ in tier_rows([a_workload(tier=TierSummary("fast", {"priority": 3}))])] == [
+        "tier asked for",
+        "  calls by priority",
+    ]
+    assert tier_rows([a_workload(tier=plain)]) == []

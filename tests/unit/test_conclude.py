@@ -347,3 +347,35 @@ def test_quantiles_with_wide_bounds_are_marked():
     assert "ttft_s p50 0.5 to 1" in found(summary, FindingName.WIDE_BOUNDS)
     assert "ttfo_s" not in found(summary, FindingName.WIDE_BOUNDS)
     assert FindingName.WIDE_BOUNDS not in names(concluded([a_task()], [a_call()])[0])
+
+
+def test_refusals_and_time_lost_to_limits_are_told():
+    attempts = [
+        {"sent_ns": 0, "done_ns": S // 10, "status": 429, "error": None, "limit_wait_ns": 0},
+        {"sent_ns": S // 2, "done_ns": 2 * S, "status": 200, "error": None, "limit_wait_ns": 0},
+    ]
+    error = CallError(ErrorKind.HTTP_ERROR, "HTTP 429: slow down")
+    refused = a_call(
+        call_id="b/w/1/1",
+        task_id="b/w/1",
+        status=429,
+        error=error,
+        outcome=CallOutcome.FAILED,
+        streamed_events=0,
+    )
+    shares = dict.fromkeys(a_task().breakdown, 0.0) | {"limit": 0.125, "retry": 0.25, "decode": 0.625}
+    tasks = [a_task(breakdown=shares), a_task(task_id="b/w/1", k=1, outcome=TaskOutcome.FAILED)]
+    summary, _ = concluded(tasks, [a_call(sent_ns=S // 2, attempts=attempts), refused])
+    told = {finding.name: finding.detail for finding in summary.findings}
+    assert told[FindingName.THROTTLED] == (
+        "the server's limits refused 2 of 3 attempts (429), in 2 of 2 calls, of which 1 failed by it"
+    )
+    assert told[FindingName.WAITED_FOR_LIMITS] == (
+        "37.5% of the time of completed tasks was lost to limits: 12.5% waiting for the own `quota`,"
+        " 25.0% in attempts that failed and the waits after them"
+    )
+
+
+def test_a_run_that_met_no_limit_says_nothing_of_limits():
+    found = names(concluded([a_task()], [a_call()])[0])
+    assert found.isdisjoint({FindingName.THROTTLED, FindingName.WAITED_FOR_LIMITS})

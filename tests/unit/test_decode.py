@@ -310,8 +310,7 @@ def is_output(text):
 TIMED = [
     file
     for file in sorted((DATA / "recordings").glob("*.json"))
-    if re.match(".*_(chat|messages|responses|mistral)_", file.stem)
-    and not re.search("_ws_|ollama", file.stem)
+    if re.match("[a-z]+_(chat|messages|responses|mistral)_", file.stem) and "ollama" not in file.stem
 ]
 
 

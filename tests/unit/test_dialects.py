@@ -43,5 +43,5 @@ def test_paths_are_told_apart(path, name):
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_key_travels_in_one_header(name):
     (header,) = DIALECTS[name].headers("secret").items()
-    other = {"gemini": ("x-goog-api-key", "secret"), "anthropic": ("x-api-key", "secret")}
-    assert header == other.get(name, ("Authorization", "Bearer secret"))
+    own = {"gemini": ("x-goog-api-key", "secret"), "anthropic": ("x-api-key", "secret")}
+    assert header == own.get(name, ("Authorization", "Bearer secret"))

@@ -8,6 +8,7 @@ import pytest
 from harness.client.limits import Cap, Capped, Quota, admission, charge
 from harness.clock import MachineClock, monotonic_ns
 from harness.errors import Interrupted
+from harness.job import Share
 from harness.values import Block, Progress, Request, Role, Timeline
 
 REQUEST = Request("m", (Block("a", 60, Role.USER), Block("b", 30, Role.USER)), 10, body=b"{}")
@@ -137,3 +138,10 @@ def test_a_call_cut_while_it_waits_was_never_sent_and_its_wait_is_told():
     assert len(server.asked) == 1
     assert timeline.sent_ns == timeline.done_ns
     assert timeline.limit_wait_ns >= 0.04e9
+
+
+@pytest.mark.parametrize(("amount", "count"), [(500_000, 3), (10, 4), (7, 7)])
+def test_the_shares_of_a_quota_add_up_to_it(amount, count):
+    parts = [Share(index, count).of(amount) for index in range(count)]
+    assert sum(parts) == amount
+    assert max(parts) - min(parts) <= 1

@@ -6,15 +6,18 @@ from dataclasses import asdict
 
 import numpy as np
 import orjson
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.bridge.ledger import share_ks
 from harness.bridge.merge import Run
+from harness.certificate import write
 from harness.job import Share
 from harness.link import Began, Call, Drained, Finished, Gone, Ready, Settled, Task, packed, plain
 from harness.measure.histogram import histogram
 from harness.preparation import Options, Prepared, read_scenario
 from harness.sinks.records import RecordWriter, told
+from tests.certifying import a_certificate
 from tests.making import MS, S, a_call, a_task
 
 SCENARIO = """
@@ -35,7 +38,7 @@ tasks = {tasks}
 """
 
 
-def a_run(tmp_path, *, tasks, nodes=("A", "B"), allowed=False, port=None):
+def a_run(tmp_path, *, tasks, nodes=("A", "B"), allowed=False, port=None, away=()):
     """A run of two workers that say what a test wants; gives it, and what was sent to them."""
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO.format(tasks=tasks))
@@ -48,7 +51,7 @@ def a_run(tmp_path, *, tasks, nodes=("A", "B"), allowed=False, port=None):
         if values["is"] == "Begin":
             events = tmp_path / "out" / f"events.{index}.jsonl"
             events.touch()
-            run.hear(node, plain(Ready(True, str(events), 100 + index, "here")))
+            run.hear(node, plain(Ready(node not in away, str(events), 100 + index, "here")))
 
     prepared = Prepared(options, read_scenario(options), {}, None)
     writer = RecordWriter(tmp_path / "out")
@@ -135,6 +138,23 @@ def page(url, name, **labels):
     wanted = ({"phase": "measure"} | labels).items()
     samples = [sample for family in families for sample in family.samples]
     return sum(one.value for one in samples if one.name == f"harness_{name}" and wanted <= one.labels.items())
+
+
+@pytest.mark.parametrize(("away", "certified"), [((), True), (("B",), None)], ids=["here", "elsewhere"])
+def test_a_certificate_is_of_the_machine_that_measures(tmp_path, monkeypatch, away, certified):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write(a_certificate())
+    run, _ = a_run(tmp_path, tasks=2, away=away)
+    for node, k in (("A", 0), ("B", 1)):
+        done(run, node, k, ms=100)
+        settle(run, node, tasks=1)
+    _, summary = concluded(run)
+    assert summary["meter"]["certified"] is certified
+    found = [finding["detail"] for finding in summary["findings"] if finding["name"] == "uncertified"]
+    assert found == [
+        f"worker {'AB'.index(node)} (on here, engine 101) measured on other machines" for node in away
+    ]
+    assert orjson.loads((run.folder / "run.json").read_bytes())["certificate"]["made"] == a_certificate().made
 
 
 def test_d01_no_percentile_is_above_the_largest_time(tmp_path):

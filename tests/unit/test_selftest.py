@@ -23,7 +23,7 @@ QUIET = Moment("2026-12-01T12:00:00+00:00", 40.0, (0.1, 0.1, 0.1), (0.9, 0.1, 0.
 def a_truth(events=200, *, at_ns=0, every_ns=MS):
     """Events sent each ms from 100 ms on, each send over within 20 us; asked for at 90 ms."""
     sent = 100 * MS + at_ns + np.arange(events) * every_ns
-    return Truth(sent, sent + 20 * US, 90 * MS + at_ns)
+    return Truth(sent, sent + 20 * US, np.zeros(events, dtype=bool), 90 * MS + at_ns)
 
 
 def an_answer(truth, *, high=ERROR_NS, low=ERROR_NS, **said):
@@ -91,6 +91,12 @@ def test_a_server_that_was_stopped_before_its_write_is_no_fault_of_the_meters():
     assert counts(of_one(stopped, high=401 * US, low=401 * US)) == (1, 1, 0, 0, 1, 0)
 
 
+def test_what_the_servers_kernel_held_back_is_no_fault_of_the_meters():
+    kept = replace(a_truth(1), held=np.array([True]))
+    assert counts(of_one(kept, high=5 * MS, low=5 * MS)) == (1, 1, 0, 1, 0, 0)
+    assert counts(of_one(kept, high=-2 * US, low=-2 * US)) == (1, 1, 0, 0, 0, 1)
+
+
 def test_events_of_one_read_are_shared_and_only_the_last_is_exact():
     true = a_truth(4)
     stamp = int(true.sent[-1]) + ERROR_NS
@@ -127,13 +133,14 @@ def test_a_quantile_is_a_time_that_was_seen():
 
 def test_truth_is_read_out_of_the_events_each_of_which_tells_of_the_one_before():
     events = [
-        {"choices": [{"delta": {"content": "a"}}], "asked_ns": 5, "last_ns": [1, 2]},
-        {"choices": [{"delta": {"content": "b"}}], "asked_ns": 5, "last_ns": [10, 11]},
-        {"choices": [{"delta": {}}], "asked_ns": 5, "last_ns": [20, 21]},
+        {"choices": [{"delta": {"content": "a"}}], "asked_ns": 5, "last_ns": [1, 2], "unsent": 0},
+        {"choices": [{"delta": {"content": "b"}}], "asked_ns": 5, "last_ns": [10, 11], "unsent": 0},
+        {"choices": [{"delta": {}}], "asked_ns": 5, "last_ns": [20, 21], "unsent": 300},
     ]
     body = b"".join(b"data: %b\n\n" % orjson.dumps(event) for event in events) + b"data: [DONE]\n\n"
     whole = told(body)
     assert (whole.sent.tolist(), whole.written.tolist(), whole.asked_ns) == ([10, 20], [11, 21], 5)
+    assert whole.held.tolist() == [False, True]
     assert told(body[:-40]).sent.tolist() == [10]  # torn inside the end: what it told of is not known
     assert told(b"").sent.tolist() == []
 
@@ -266,9 +273,9 @@ def test_the_document_is_json_and_null_where_nothing_is_known():
 
 
 def test_the_grid_has_every_load_once_and_the_crowd_and_the_held_loop():
-    assert len(GRID) == len(set(GRID)) == 52
+    assert len(GRID) == len(set(GRID)) == 76
     for tls in (False, True):
         whole = {(c.tokens_per_s, c.streams, c.per_event, c.transport) for c in GRID if c.tls is tls}
-        assert len(whole) == len(RATES) * len(STREAMS) * 2 * 2 + 1
+        assert len(whole) == len(RATES) * len(STREAMS) * 2 * 3 + 1
         assert [cell for cell in GRID if cell.tls is tls and cell.held]
-    assert all(cell.events >= 9 for cell in GRID)
+    assert all(cell.events >= 5 for cell in GRID)

@@ -184,6 +184,17 @@ def test_tiers_are_counted_as_served():
     assert summary_of([a_task()], calls).tier.served == {"ultrafast": 1, "default": 2}
 
 
+def test_each_tier_has_its_own_speed():
+    tasks = [a_task(task_id=f"b/w/{k}", k=k, session=k) for k in range(20)]
+    fast = [a_call(task_id=f"b/w/{k}", tier_served="ultrafast") for k in range(20)]
+    slow = [a_call(task_id=f"b/w/{k}", tier_served="default", last_output_ns=3 * S) for k in range(20)]
+    measured = summary_of(tasks, [*fast, *slow]).tier.measured
+    assert {name: (one.value, one.n) for name, one in measured.items()} == {
+        "ultrafast": (10.0, 20),
+        "default": (5.0, 20),
+    }
+
+
 def test_m07_one_token_answers_have_no_tpot_and_drag_nothing():
     ones = each(10, a_call(output_tokens=1, streamed_events=1, last_output_ns=1 * S, done_ns=1 * S))
     fives = each(10, a_call(output_tokens=5, streamed_events=5, last_output_ns=1 * S + 40 * MS))
