@@ -153,7 +153,11 @@ def simulate(
     log: Annotated[Path | None, typer.Option(metavar="FILE", help="Log true send times here.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the profiles and end.")] = False,
 ) -> None:
-    """Serve simulated backends on loopback, one port a profile, until Ctrl-C."""
+    """Serve simulated backends on loopback, one port a profile, until Ctrl-C.
+
+    They speak OpenAI's chat, completions and responses (HTTP and WebSocket), Anthropic's messages, Gemini,
+    Ollama, llama.cpp's own interface and Mistral's fill-in-the-middle: docs/simulator.md.
+    """
     from harness.simulator.profiles import profiles
 
     if list_ or not profile:

@@ -89,6 +89,7 @@ async def relay(
     loop = asyncio.get_running_loop()
 
     async def carry(client: socket.socket, opens_ns: int) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it on its own only
         near, far = socket.socketpair()
         up = _Way(delay_ns=rtt_ns // 2, opens_ns=opens_ns, clock=clock)
         down = _Way(delay_ns=rtt_ns // 2, opens_ns=opens_ns, clock=clock)

@@ -43,6 +43,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from harness.behaviour import Behaviour
+from harness.client.session import raise_file_limit
 from harness.errors import UsageError
 from harness.simulator.answering import CLOCK, Handler, answering, keys_in, refused
 from harness.simulator.dialects import CHAT, ROUTES
@@ -209,6 +210,7 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
     options = _parse_arguments(arguments)
+    raise_file_limit()  # a connection at a distance needs three
     try:
         chosen = _chosen(options.profile, options.behaviour)
         log = _open_log(options.log) if options.log else None

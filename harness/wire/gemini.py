@@ -92,6 +92,7 @@ class GeminiReading:
         if event.get("error"):
             draft.broke(event)
         draft.named(event.get("responseId"))
+        take_times(event, draft.timing)
         feedback = event.get("promptFeedback")
         if type(feedback) is dict and feedback.get("blockReason"):
             draft.finish(draft.choices[0], feedback["blockReason"])

@@ -192,6 +192,22 @@ def test_responses_over_a_websocket(hidden):
         assert until_end(connection)[-1].type == "response.incomplete"
 
 
+@pytest.mark.filterwarnings("ignore:connect.. must be used:DeprecationWarning")  # the SDK
+def test_in_a_lane_requests_wait_for_each_other_and_lanes_do_not(hidden):
+    lanes = ["one", "one", "two"]
+    with hidden.responses.connect() as connection:
+        for number, lane in enumerate(lanes):
+            create(connection, input=f"number {number}", stream_id=lane, max_output_tokens=400)
+        seen = []
+        while len([kind for _, kind in seen if kind == "response.incomplete"]) < 3:
+            event = json.loads(connection.recv_bytes())
+            seen.append((event["stream_id"], event["type"]))
+    marks = [mark for mark in seen if mark[1] in ("response.created", "response.incomplete")]
+    assert marks[:2] == [("one", "response.created"), ("two", "response.created")]
+    in_one = [kind for lane, kind in marks if lane == "one"]
+    assert in_one == ["response.created", "response.incomplete"] * 2
+
+
 def create(connection, **fields):
     """Send the event with our own field, which the SDK's method has no place for."""
     connection.send({"type": "response.create", "model": "gpt-5.6-sol", "store": False, **fields})

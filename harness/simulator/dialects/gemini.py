@@ -37,7 +37,7 @@ _STATUS = {
     429: "RESOURCE_EXHAUSTED",
     503: "UNAVAILABLE",
 }
-_TRAFFIC = {"priority": "ON_DEMAND_PRIORITY", "flex": "ON_DEMAND_FLEX"}
+_TRAFFIC = {"default": "ON_DEMAND", "priority": "ON_DEMAND_PRIORITY", "flex": "ON_DEMAND_FLEX"}
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
@@ -133,9 +133,10 @@ class GeminiEncoder:
             "thoughtsTokenCount": output.reasoning_tokens,
             "cachedContentTokenCount": output.cached_tokens,
             "totalTokenCount": output.input_tokens + output.sent_tokens,
-            "trafficType": _TRAFFIC.get(tier, "ON_DEMAND"),
             "serviceTier": "standard" if tier == "default" else tier,
         }
+        if tier in _TRAFFIC:
+            usage["trafficType"] = _TRAFFIC[tier]
         return {
             "candidates": [candidate],
             "usageMetadata": usage,
