@@ -5,7 +5,6 @@ Prints Markdown, for docs/performance.md, and never gates; benchmarks/README.md 
 
 import os
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -21,10 +20,9 @@ import truth
 from cost import BARE, PEERS, PRODUCT, Cost
 from first_request import first_requests_s
 from locust_users import MEMORY_BAR_KB, SPAWN_BAR_S, spawned
-from stamps import Figures
 
 from harness.clock import monotonic_ns
-from harness.machine import facts
+from harness.machine import busy_s, facts, own_cpu_s
 
 HOLDS, MISSED, UNMEASURED, UNBUILT = "HOLDS", "MISSED", "not measured", "not built yet"
 
@@ -64,9 +62,9 @@ def main() -> None:
     print(f"{machine()}\n\nLoad average before: {load()}. {priority()}\n")
     busy: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        binary, tls = truth.compiled(Path(folder)), truth.certificate(Path(folder))
+        binary = truth.compiled(Path(folder))
         with neighbours("stamps", busy):
-            seen = [*stamp_figures(binary, tls)]
+            seen = [*stamp_figures(binary)]
         costs: list[Cost] = []
         for streams in cost.STREAMS:
             with neighbours(f"cost at {streams} streams", busy):
@@ -113,7 +111,7 @@ def against(product: Cost, other: Cost) -> str:
     return f"{product.middle_us:.1f} of {other.middle_us:.1f} us: {product.ratio(other):.2f} x"
 
 
-def stamp_rows(seen: Sequence[Figures]) -> Iterator[Row]:
+def stamp_rows(seen: Sequence[stamps.Row]) -> Iterator[Row]:
     """Hold stamps and bounds; errors of a free loop only as far as two cores serve it, up to 50 streams."""
     for tls in (False, True):
         name = "TLS" if tls else "plain"
@@ -136,8 +134,8 @@ def stamp_rows(seen: Sequence[Figures]) -> Iterator[Row]:
         )
         for blocked in (False, True):
             some = [one for one in rows if one.blocked == blocked]
-            share = min(one.inside + one.held_up for one in some)
-            events = sum(one.events for one in some)
+            share = min(one.within for one in some)
+            events = sum(one.seen.events for one in some)
             yield Row.held(
                 f"send time inside the bounds, {name}, loop {'blocked 80 %' if blocked else 'free'}",
                 f"{share:.3%} in the worst row, {events:,} events",
@@ -146,12 +144,15 @@ def stamp_rows(seen: Sequence[Figures]) -> Iterator[Row]:
             )
 
 
-def ttft_rows(seen: Sequence[Figures]) -> Iterator[Row]:
+def ttft_rows(seen: Sequence[stamps.Row]) -> Iterator[Row]:
     for one in seen:
         if one.tls or one.blocked or one.streams < min(cost.STREAMS):
             continue
-        what, figure = f"TTFT error, {one.streams} streams", f"p50/p99 {stamps.quantiles(one.ttft_ns)} us"
-        figure += f", of the first stamp {stamps.quantiles(one.first_ns)} us"
+        what, figure = (
+            f"TTFT error, {one.streams} streams",
+            f"p50/p99 {stamps.quantiles(one.seen.ttft_ns)} us",
+        )
+        figure += f", of the first stamp {stamps.quantiles(one.seen.first_ns)} us"
         figure += f"; server late {one.late} times, {one.latest_ns / 1e6:.1f} ms at most"
         if one.streams == min(cost.STREAMS):
             holds = one.ttft_us(0.99) <= TTFT_P99_US
@@ -206,37 +207,23 @@ def cost_cells(one: Cost) -> list[str]:
 # --- measuring and printing ----------------------------------------------------------------------
 
 
-def stamp_figures(binary: Path | None, tls: truth.Tls) -> Iterator[Figures]:
-    for secured in (None, tls):
+def stamp_figures(binary: Path | None) -> Iterator[stamps.Row]:
+    for tls in (False, True):
         for streams in stamps.STREAMS:
-            yield stamps.figures(binary, streams, tls=secured)
+            yield stamps.measured(binary, streams, tls=tls)
         for streams in stamps.BLOCKED_STREAMS:
-            yield stamps.figures(binary, streams, tls=secured, blocked=True)
+            yield stamps.measured(binary, streams, tls=tls, blocked=True)
 
 
 @contextmanager
 def neighbours(name: str, told: list[str]) -> Iterator[None]:
     """Note how many cores were busy with what is not ours while something was measured."""
     sys.stderr.write(f"measuring: {name}\n")
-    began_ns, busy_s, ours_s = monotonic_ns(), machine_busy_s(), our_cpu_s()
+    began_ns, before_s, ours_s = monotonic_ns(), busy_s() or 0.0, own_cpu_s()
     yield
     elapsed_s = (monotonic_ns() - began_ns) / 1e9
-    others = (machine_busy_s() - busy_s - (our_cpu_s() - ours_s)) / max(elapsed_s, 1)
+    others = ((busy_s() or 0.0) - before_s - (own_cpu_s() - ours_s)) / max(elapsed_s, 1)
     told.append(f"{name} {max(0.0, others):.1f}")
-
-
-def machine_busy_s() -> float:
-    """Processor time of the whole machine since it started, without idle and waiting for disks."""
-    user, nice, system, _, _, irq, softirq, *_ = map(
-        int, Path("/proc/stat").read_text().split("\n")[0].split()[1:]
-    )
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
-def our_cpu_s() -> float:
-    """Processor time of this process and of all its children that have ended."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def machine() -> str:

@@ -1,7 +1,7 @@
 """What engines know of themselves at their end, and what the run as a whole then knows: its facts."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import orjson
@@ -9,8 +9,9 @@ import orjson
 from harness.measure.compare_findings import BackendIdentity
 from harness.measure.facts import BackendFacts, LostWorker, RunFacts
 from harness.prices import prices_of
-from harness.results import FindingName
-from harness.scenario import Backend, OpenLoad, Scenario, objectives_of
+from harness.results import FindingName, Standing
+from harness.scenario import OpenLoad, Scenario, objectives_of
+from harness.scenario_backend import Backend
 from harness.simulator.profiles import profiles
 from harness.workloads import WORKLOADS
 
@@ -38,12 +39,16 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Machinery:
-    """How the meter fared: processor time / elapsed time (1 = a core), lateness of the loop; dead workers."""
+    """How the meter fared: processor time / elapsed time (1 = a core), lateness of the loop; dead workers.
+
+    standing: what was proved of it before the run.
+    """
 
     cpu_share: float
     loop_lag_p99_ms: float | None
     lost_workers: Sequence[LostWorker] = ()
     lost_allowed: bool = False
+    standing: Standing = field(default=Standing())
 
 
 def merged(accounts: Sequence[Account]) -> Account:
@@ -103,6 +108,7 @@ def run_facts(
         caveats=[*workload.caveats(planner, planned), *caveats],
         lost_workers=list(machinery.lost_workers),
         lost_allowed=machinery.lost_allowed,
+        standing=machinery.standing,
     )
 
 

@@ -130,6 +130,19 @@ def compare(
     raise typer.Exit(compare_runs(first, second))
 
 
+@app.command(epilog="Example: harness selftest --json")
+def selftest(
+    *,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
+    ] = False,
+) -> None:
+    """Measure the meter on this machine, in a minute, and keep what that proves as its certificate."""
+    from harness.selftest.command import selftest as measure
+
+    raise typer.Exit(measure(as_json=json_))
+
+
 @app.command(epilog="Example: harness simulate --profile gpt-5.6-sol-ultrafast --port 8000")
 def simulate(
     *,

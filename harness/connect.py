@@ -10,13 +10,16 @@ from urllib.parse import urlsplit
 from harness.client.http import CallLimits, Endpoint, HttpExchange
 from harness.client.limits import Capped, Quota, admission
 from harness.client.retrying import Retrying
+from harness.client.websocket import WebSocketExchange
 from harness.clock import MachineClock
 from harness.errors import UnreachableError
 from harness.job import WHOLE, Share
 from harness.prices import prices_of
-from harness.scenario import Backend, Scenario
+from harness.scenario import Scenario
+from harness.scenario_backend import Backend
 from harness.values import Exchange
-from harness.wire import DIALECTS
+from harness.wire import DIALECTS, Dialect
+from harness.wire.websocket import in_lane, lane_of
 from harness.workloads.step import LiveBackend
 
 ITER_ANY = "HARNESS_ITER_ANY"
@@ -42,35 +45,50 @@ async def connect(
     for name, backend in scenario.backends.items():
         url = backend.url or next(simulated)
         if backend.url is not None:
-            await _reach(name, url, backend.limits.connect_s)
+            key = "url" if backend.proxy is None else "proxy"
+            await _reach(f"{name}.{key}", backend.proxy or url, backend.limits.connect_s)
         dialect = DIALECTS[backend.dialect]
-        headers = {"Authorization": f"Bearer {keys[name]}"} if name in keys else {}
-        exchange = HttpExchange(
-            Endpoint(
-                url=url, headers=headers, transport=backend.transport, stream_types=dialect.stream_types
-            ),
-            limits=CallLimits(**backend.limits.model_dump()),
-            clock=clock,
-            ssl_context=ssl.create_default_context() if url.startswith("https:") else None,
-            sink=os.environ.get(ITER_ANY) != "1",
-        )
+        headers = dict(dialect.fixed_headers) | (dict(dialect.headers(keys[name])) if name in keys else {})
+        exchange = _exchange(backend, dialect, url=url, headers=headers, clock=clock)
+        await stack.enter_async_context(exchange)
         live.append(
             LiveBackend(
                 name=name,
                 model=backend.model,
                 dialect=dialect,
-                exchange=_guarded(
-                    await stack.enter_async_context(exchange), backend, clock=clock, share=share
-                ),
+                exchange=_guarded(exchange, backend, clock=clock, share=share),
                 transport=backend.transport,
                 service_tier=backend.service_tier,
                 output_control="x_plan" if backend.simulate else backend.output_control,
                 extra_body=backend.extra_body,
                 key=keys.get(name),
                 prices=prices_of(backend.model, backend.price),
+                conversations=exchange if isinstance(exchange, WebSocketExchange) else None,
             )
         )
     return live
+
+
+def _exchange(
+    backend: Backend, dialect: Dialect, *, url: str, headers: Mapping[str, str], clock: MachineClock
+) -> HttpExchange | WebSocketExchange:
+    """Make what carries a backend's calls."""
+    speak = dialect.as_message
+    endpoint = Endpoint(
+        url=url,
+        headers=headers,
+        transport=backend.transport,
+        stream_types=dialect.stream_types,
+        proxy=backend.proxy,
+        as_message=None if speak is None else lambda body, lane: in_lane(speak(body), lane),
+        lane_of=lane_of,
+    )
+    limits = CallLimits(**backend.limits.model_dump())
+    tls = ssl.create_default_context() if url.startswith("https:") else None
+    if backend.transport == "websocket":
+        return WebSocketExchange(endpoint, limits=limits, clock=clock, ssl_context=tls)
+    sink = os.environ.get(ITER_ANY) != "1"
+    return HttpExchange(endpoint, limits=limits, clock=clock, ssl_context=tls, sink=sink)
 
 
 def _guarded(exchange: Exchange, backend: Backend, *, clock: MachineClock, share: Share) -> Exchange:
@@ -104,7 +122,7 @@ async def _reach(name: str, url: str, connect_s: float) -> None:
     else:
         return
     raise UnreachableError(
-        f"backends.{name}.url: cannot reach {parts.hostname}:{port}: {problem};"
+        f"backends.{name}: cannot reach {parts.hostname}:{port}: {problem};"
         " is the server up, and the url right?"
     )
 

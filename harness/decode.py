@@ -1,7 +1,7 @@
 """Play recorded streams through their dialect and tell what was understood (`harness decode`).
 
-Two formats: a list of cases (pieces of a body with their times; tests/data/README.md), and a
-recording of one HTTP response (`harness.recording`). One dict a case comes out.
+Three formats: a list of cases (pieces of a body with their times; tests/data/README.md), a recording of
+one HTTP response, one of a WebSocket (`harness.recording`). One dict a case, and one a recording, comes out.
 """
 
 import base64
@@ -16,26 +16,30 @@ from harness import recording as recordings
 from harness.errors import UsageError
 from harness.measure.metrics import call
 from harness.measure.timeline import event_tokens, hidden_of, streamed_of
-from harness.recording import Recording
-from harness.values import Answer, CallError, ErrorKind, EventKind
-from harness.wire import DIALECTS, Dialect
+from harness.recording import Frame, Recording
+from harness.values import Answer, CallError, ErrorKind, EventKind, Progress
+from harness.wire import DIALECTS, Decoder, Dialect
+from harness.wire.payload import parse
+from harness.wire.refusal import refusal
 
 PATHS = {path: dialect.name for dialect in DIALECTS.values() for path in dialect.paths}
-"""How a request's path ends, and the dialect that this means. Other paths' recordings are skipped."""
+"""How a request's path ends, and the dialect that this means; the longest ending that fits decides."""
 
 _CUT = {
     "reset": CallError(ErrorKind.RESET, "the connection was reset"),
     "open": CallError(ErrorKind.IDLE_TIMEOUT, "the connection stayed open and nothing more came"),
-    "truncated": CallError(ErrorKind.TRUNCATED, "the connection closed before the body's end"),
+    "truncated": CallError(ErrorKind.TRUNCATED, "the body did not come to its end"),
 }
+_ASKING = ("", "POST")
+"""Methods that ask a model; a recording need not tell it."""
+_OK, _REFUSED, _SWITCHED = 200, 400, 101
 
 
 def decode_file(path: str | Path, *, dialect: str | None = None) -> Iterator[dict[str, Any]]:
     """Tell each case of a file, in its order, with the keys of the cases' `expect`.
 
-    `dialect` wins over what the file says. What is of no dialect that is there is told in one dict with
-    `skipped`. Raises UsageError for an unknown dialect, and for a file that cannot be read or is of neither
-    format.
+    `dialect` wins over what the file says. What asks no model is told with the error `not_a_model_call`.
+    Raises UsageError for an unknown dialect, and for a file that cannot be read or is of no such format.
     """
     if dialect is not None and dialect not in DIALECTS:
         raise UsageError(f"unknown dialect {dialect!r}: there are {', '.join(DIALECTS)}")
@@ -45,19 +49,26 @@ def decode_file(path: str | Path, *, dialect: str | None = None) -> Iterator[dic
         raise UsageError(f"cannot read {path}: {problem.strerror}") from problem
     except ValueError as problem:
         raise UsageError(f"{path} is not JSON: {problem}") from problem
-    if isinstance(content, dict) and "frames_ms" in content:  # WebSocket: no dialect reads it yet
-        return iter([_skipped(content.get("name"), dialect or _dialect_of(str(content.get("url"))))])
     if isinstance(content, list):
         return _cases(path, content, dialect)
-    if isinstance(content, dict) and "wire" in content:
-        return _recording(path, content, dialect)
+    try:
+        if isinstance(content, dict) and "frames_ms" in content:
+            asked, frames = recordings.parse_socket(content)
+            return iter([{"id": Path(path).name} | _socket(frames, dialect or _dialect_of(asked))])
+        if isinstance(content, dict) and "wire" in content:
+            record = recordings.parse(content)
+            asks = record.method.upper() in _ASKING
+            speaks = dialect or (_dialect_of(record.path) if asks else None)
+            return iter([{"id": Path(path).name} | _recording(record, speaks)])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as problem:
+        raise UsageError(f"{path} is not a recording: {problem!r}") from problem
     raise UsageError(f"{path} is neither a list of cases nor a recording (an object with `wire`)")
 
 
 def _cases(path: str | Path, cases: list[Any], dialect: str | None) -> Iterator[dict[str, Any]]:
     for place, case in enumerate(cases):
         try:
-            name, speaks = case["id"], dialect or case["protocol"]
+            name, speaks = case["id"], dialect or str(case["protocol"])
             pieces = [
                 (_ns(chunk["at_ms"]), base64.b64decode(chunk["bytes_b64"]) * chunk.get("repeat", 1))
                 for chunk in case["chunks"]
@@ -66,31 +77,75 @@ def _cases(path: str | Path, cases: list[Any], dialect: str | None) -> Iterator[
             end_ns, how = _ns(end["at_ms"]), end["how"]
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise UsageError(f"{path}: case {place} is not of the cases' format: {problem!r}") from problem
-        if speaks not in DIALECTS:
-            yield _skipped(name, speaks)
-            continue
-        answer = _play(DIALECTS[speaks], pieces, ended=how == "eof")
-        yield {"id": name} | facts(answer, end_ns=end_ns, cut=_CUT.get(how))
+        if speaks in DIALECTS:
+            answer = _play(DIALECTS[speaks], pieces, ended=how == "eof")
+        else:
+            answer = _no_model_call(f"there is no dialect {speaks}")
+        yield {"id": name, "dialect": speaks} | facts(answer, end_ns=end_ns, cut=_CUT.get(how))
 
 
-def _recording(path: str | Path, content: dict[str, Any], dialect: str | None) -> Iterator[dict[str, Any]]:
-    try:
-        record = recordings.parse(content)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as problem:
-        raise UsageError(f"{path} is not a recording: {problem!r}") from problem
-    name, speaks = record.name or Path(path).stem, dialect or _dialect_of(record.path)
-    if speaks not in DIALECTS:
-        yield _skipped(name, speaks)
-        return
-    told = DIALECTS[speaks]
+def _recording(record: Recording, dialect: str | None) -> dict[str, Any]:
+    """Tell one HTTP response."""
+    body = b"".join(data for _, data in record.reads)
+    told = None if dialect is None else DIALECTS[dialect]
     content_type = (record.content_type or "").split(";")[0].strip().lower()
-    if record.status == 200 and content_type in told.stream_types:  # noqa: PLR2004 - HTTP's OK
+    if not record.status:
+        answer = Answer(error=_CUT["truncated"])
+    elif told is None and record.status < _REFUSED:
+        answer = _no_model_call(f"{record.method} {record.path} asks no model that a dialect knows")
+    elif told is None:
+        kind = record.content_type
+        answer = Answer(error=refusal(status=record.status, content_type=kind, body=body, answer_keys=()))
+    elif record.status == _OK and content_type in told.stream_types:
         answer = _play(told, record.reads, ended=record.whole)
-        cut = None if record.whole else _CUT["truncated"]
     else:
-        answer = _unstreamed(told, record)
-        cut = answer.error
-    yield {"id": name, "status": record.status} | facts(answer, end_ns=record.done_ns, cut=cut)
+        answer = told.unstreamed(status=record.status, content_type=record.content_type, body=body)
+    cut = None if record.whole else _CUT["truncated"]
+    return {"dialect": dialect, "status": record.status} | facts(answer, end_ns=record.done_ns, cut=cut)
+
+
+class _Turn:
+    """One answer over a WebSocket, while its messages come. Times count from its request."""
+
+    def __init__(self, dialect: Dialect, sent_ns: int) -> None:
+        self._decoder: Decoder = dialect.decoder(messages=True)
+        self._sent_ns = self._end_ns = sent_ns
+        self.over = False
+
+    def take(self, message: bytes, at_ns: int) -> None:
+        """Take a message; nothing behind the end mark is a part of the answer."""
+        if not self.over:
+            self.over = self._decoder.feed(message, at_ns - self._sent_ns) is Progress.DONE
+            self._end_ns = at_ns
+
+    def facts(self) -> dict[str, Any]:
+        """Tell the answer, as far as it came."""
+        return facts(self._decoder.answer(ended=True), end_ns=self._end_ns - self._sent_ns)
+
+
+def _socket(frames: list[Frame], dialect: str | None) -> dict[str, Any]:
+    """Tell the answers over one WebSocket: the first by the usual keys, all of several in `answers`.
+
+    A message belongs to the oldest answer of its lane (`stream_id`) that is not over.
+    """
+    if dialect is None:
+        no_model = _no_model_call("the path of this WebSocket is no dialect's")
+        return {"dialect": None, "status": _SWITCHED} | facts(no_model, end_ns=0)
+    lanes: dict[str, list[_Turn]] = {}
+    turns: list[_Turn] = []
+    for frame in frames:
+        event = parse(frame.message) or {}
+        lane = lanes.setdefault(str(event.get("stream_id") or ""), [])
+        begins = event.get("type") == "response.create" if frame.sent else not turns
+        if begins:
+            turns.append(_Turn(DIALECTS[dialect], frame.at_ns))
+            lane.append(turns[-1])
+        if not frame.sent and (lane or turns):
+            of_lane = lane or turns
+            next((turn for turn in of_lane if not turn.over), of_lane[-1]).take(frame.message, frame.at_ns)
+    told = [turn.facts() for turn in turns or [_Turn(DIALECTS[dialect], 0)]]
+    several = {"answers": told} if len(told) > 1 else {}
+    return {"dialect": dialect, "status": _SWITCHED} | told[0] | several
 
 
 def _play(dialect: Dialect, pieces: Any, *, ended: bool) -> Answer:  # noqa: ANN401 - list or tuple
@@ -100,11 +155,8 @@ def _play(dialect: Dialect, pieces: Any, *, ended: bool) -> Answer:  # noqa: ANN
     return decoder.answer(ended=ended)
 
 
-def _unstreamed(dialect: Dialect, record: Recording) -> Answer:
-    if not record.status:
-        return Answer(error=_CUT["truncated"])
-    body = b"".join(data for _, data in record.reads)
-    return dialect.unstreamed(status=record.status, content_type=record.content_type, body=body)
+def _no_model_call(why: str) -> Answer:
+    return Answer(error=CallError(ErrorKind.NOT_A_MODEL_CALL, why))
 
 
 def facts(answer: Answer, *, end_ns: int, cut: CallError | None = None) -> dict[str, Any]:
@@ -133,6 +185,7 @@ def facts(answer: Answer, *, end_ns: int, cut: CallError | None = None) -> dict[
         "reasoning": answer.reasoning,
         "tool_calls": [asdict(tool) for tool in answer.tool_calls],
         "finish_reason": answer.finish_reason,
+        "incomplete_reason": answer.incomplete_reason,
         "usage": usage or None,
         "hidden_tokens": hidden,
         "tpot_ms": None if tpot_ns is None else tpot_ns / 1e6,
@@ -159,14 +212,9 @@ def _speed(answer: Answer) -> tuple[int | None, float | None]:
     return hidden, tpot_ns
 
 
-def _skipped(name: object, dialect: str | None) -> dict[str, Any]:
-    said = f"dialect {dialect} is not there yet" if dialect else "no dialect reads what its path asks for"
-    return {"id": name, "dialect": dialect, "skipped": said}
-
-
 def _dialect_of(path: str) -> str | None:
-    path = path.split("?")[0]
-    return next((name for end, name in PATHS.items() if path.endswith(end)), None)
+    path = path.split("?")[0].rstrip("/")
+    return PATHS.get(max((end for end in PATHS if path.endswith(end)), key=len, default=""))
 
 
 def _at(answer: Answer, event: int | None) -> float | None:

@@ -1,6 +1,7 @@
 """A run's DIR before its first call: its name, and what `run.json` says already."""
 
 import re
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -10,6 +11,7 @@ from harness.clock import wall_time
 from harness.machine import facts as machine_facts
 from harness.preparation import Prepared
 from harness.records import SCHEMA
+from harness.results import Standing
 
 
 def default_folder(name: str) -> Path:
@@ -28,7 +30,7 @@ def default_folder(name: str) -> Path:
     return first
 
 
-def describe(prepared: Prepared, run_id: str) -> dict[str, Any]:
+def describe(prepared: Prepared, run_id: str, *, standing: Standing) -> dict[str, Any]:
     """Make `run.json`'s first part: everything that is known before the first call."""
     return {
         "schema": SCHEMA,
@@ -38,5 +40,5 @@ def describe(prepared: Prepared, run_id: str) -> dict[str, Any]:
         "scenario": prepared.scenario.model_dump(mode="json", by_alias=True),
         "seed": prepared.scenario.seed,
         "machine": machine_facts(),
-        "certificate": None,
+        "certificate": None if standing.certificate is None else asdict(standing.certificate),
     }

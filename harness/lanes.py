@@ -99,7 +99,7 @@ class Lane:
 
     def hopeless(self, call: CallRecord) -> bool:
         """Count a call that has ended; tell whether so many in a row failed that no other will do better."""
-        if call.outcome is CallOutcome.CUT:
+        if call.outcome in (CallOutcome.CUT, CallOutcome.CANCELLED):
             return False
         passing = call.status == HTTPStatus.TOO_MANY_REQUESTS or (call.status or 0) // 100 == SERVER_ERRORS
         failed = call.error is not None and call.error.kind in HOPELESS and not passing

@@ -11,7 +11,7 @@ from harness.measure.charge import task_usd, tokens_usd
 from harness.prices import TokenPrice, entry_at, prices_of
 from harness.records import CallRecord
 from harness.results import FindingName
-from harness.scenario import Backend
+from harness.scenario_backend import Backend
 
 PULSE_NS = 20_000_000
 """How often the loop's own lag is sampled."""

@@ -10,17 +10,18 @@ from math import ceil
 from pathlib import Path
 
 from harness.errors import ScenarioError, UsageError
+from harness.machine import ports
 from harness.measure.charge import tokens_usd
 from harness.prices import PriceEntry, TokenPrice, entry_at, prices_of
 from harness.scenario import (
-    Backend,
+    ClosedLoad,
     Kind,
     OpenLoad,
     Scenario,
-    is_loopback,
     parse_scenario,
     with_overrides,
 )
+from harness.scenario_backend import Backend, is_loopback
 from harness.scenario_text import read_text
 from harness.simulator.process import SimulatorProcess, simulators
 from harness.simulator.profiles import profiles
@@ -33,6 +34,8 @@ SIMULATOR_KEY = "HARNESS_SIMULATOR_KEY"
 """Environment variable: the key that simulators want where it is set."""
 
 PER_TASKS = 100
+TIME_WAIT_S = 60
+"""How long Linux keeps a closed connection's port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ def prepare(options: Options) -> Prepared:
     keys = read_keys(scenario)
     for line in money_guard(scenario, yes=options.yes):
         print(line, flush=True)  # noqa: T201 - the estimate stands before anything else
+    for line in port_guard(scenario, ports()):
+        print(line, flush=True)  # noqa: T201 - and what may spoil it
     wanted = [b for b in scenario.backends.values() if b.simulate is not None]
     if not wanted:
         return Prepared(options, scenario, keys, None)
@@ -140,6 +145,31 @@ def money_guard(scenario: Scenario, *, yes: bool) -> list[str]:
     ask = f"give --yes to start it{'' if unpriced else ', or set spend_limit_usd'}"
     why = f"the price of {', '.join(unknown)} is not known" if unknown else "this costs money"
     raise UsageError("\n".join([*lines, f"{why}: {ask}"]))
+
+
+def port_guard(scenario: Scenario, there_are: int | None) -> list[str]:
+    """Warn of backends that need more outgoing ports than `there_are`: a closed connection keeps its port.
+
+    Only what the plan tells: the rate of an open load's new connections, or users at once.
+    """
+    load, entry = scenario.load, scenario.workloads[0]
+    lines = []
+    for name, backend in scenario.backends.items() if there_are is not None else ():
+        if isinstance(load, ClosedLoad):
+            wanted = float(load.users)
+        elif backend.transport == "new-connection":
+            kind = WORKLOADS[entry.kind]
+            planner = kind.planner(entry.parameters, seed=scenario.seed, name=entry.name)
+            calls, _, _ = kind.estimate(planner, range(PER_TASKS))
+            wanted = load.tasks_per_s * calls / PER_TASKS * TIME_WAIT_S
+        else:
+            continue
+        if there_are is not None and wanted > there_are:
+            lines.append(
+                f"{name}: {wanted:,.0f} ports are wanted at once, and this machine has {there_are:,}"
+                " (net.ipv4.ip_local_port_range): calls beyond them fail, and make the run INVALID"
+            )
+    return lines
 
 
 def _estimate(name: str, backend: Backend, scenario: Scenario) -> str:

@@ -1,12 +1,16 @@
-"""A recorded HTTP exchange: the raw reads of one response, out of a file, without its framing.
+"""Recorded exchanges out of files: the raw reads of one HTTP response without its framing, or a WebSocket's.
 
 File format `recording/1`: one JSON object with `request {method, path}` and `wire`, a list of
 [ns since the request was sent, base64 of one recv()], where an empty read is the connection's close.
+File format `ws-recording/1`: one JSON object with `url` and `frames_ms`, a list of [ms, "in" or "out", text].
 """
 
 import base64
+import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 _HEAD_END = b"\r\n\r\n"
 
@@ -18,7 +22,6 @@ class Recording:
     whole: the body came to the end that its framing tells. done_ns: its end, or the last read.
     """
 
-    name: str
     method: str
     path: str
     status: int
@@ -26,6 +29,15 @@ class Recording:
     reads: tuple[tuple[int, bytes], ...]
     whole: bool
     done_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message of a WebSocket; `sent` by the client. Its time counts from any moment."""
+
+    at_ns: int
+    sent: bool
+    message: bytes
 
 
 class Body:
@@ -36,6 +48,7 @@ class Body:
         length = headers.get("content-length", "")
         self._left = int(length) if length.isdecimal() and not self._chunked else None
         self._held = b""
+        self._broken = False
         self.whole = self._left == 0
 
     def feed(self, data: bytes) -> bytes:
@@ -54,15 +67,22 @@ class Body:
         self.whole = self.whole or not (self._chunked or self._left)
 
     def _chunks(self, data: bytes) -> bytes:
-        """`_left`: None before a size line; then what is left of the chunk and its CR LF."""
+        """`_left`: None before a size line; then what is left of the chunk and its CR LF.
+
+        Behind a size that is none, nothing can be told from framing: the body ends there, and is not whole.
+        """
         self._held += data
         body = b""
-        while self._held and not self.whole:
+        while self._held and not self.whole and not self._broken:
             if self._left is None:
                 line, end, rest = self._held.partition(b"\r\n")
                 if not end:
                     break
-                size = int(line.split(b";")[0], 16)
+                digits = line.split(b";")[0].strip()
+                self._broken = not re.fullmatch(rb"[0-9A-Fa-f]{1,15}", digits)
+                if self._broken:
+                    break
+                size = int(digits, 16)
                 self.whole = size == 0
                 self._left, self._held = size + 2, rest
             piece, self._held = self._held[: self._left], self._held[self._left :]
@@ -72,23 +92,25 @@ class Body:
 
 
 def parse(recording: dict[str, Any]) -> Recording:
-    """Read a recording's JSON; raises KeyError, TypeError or ValueError if it is none."""
+    """Read a recording's JSON; raises KeyError, TypeError or ValueError if it is none.
+
+    Whatever the server sent is a recording, also nothing at all, half of a head, or a broken chunk.
+    """
     wire = [(int(at), base64.b64decode(data, validate=True)) for at, data in recording["wire"]]
-    request = recording["request"]
+    request = recording.get("request")
+    request = request if isinstance(request, dict) else {}
     head, body, status = b"", None, 0
     headers: dict[str, str] = {}
     reads: list[tuple[int, bytes]] = []
-    done_ns = wire[-1][0]
+    done_ns = wire[-1][0] if wire else 0
     for at, raw in wire:
         data = raw
         if not raw and body:
             body.close()
         if body is None:
-            head += raw
-            top, end, data = head.partition(_HEAD_END)
-            if not end:
+            status, headers, head, data = _heads(head + raw)
+            if not status:
                 continue
-            status, headers = _head(top)
             body = Body(headers)
         if piece := body.feed(data):
             reads.append((at, piece))
@@ -96,9 +118,8 @@ def parse(recording: dict[str, Any]) -> Recording:
             done_ns = at
             break
     return Recording(
-        name=str(recording.get("name") or ""),
-        method=str(request["method"]),
-        path=str(request["path"]),
+        method=str(request.get("method") or ""),
+        path=str(request.get("path") or ""),
         status=status,
         content_type=headers.get("content-type"),
         reads=tuple(reads),
@@ -107,8 +128,28 @@ def parse(recording: dict[str, Any]) -> Recording:
     )
 
 
-def _head(top: bytes) -> tuple[int, dict[str, str]]:
-    """Status and headers, names in small letters."""
-    first, *lines = top.decode("latin-1").split("\r\n")
-    pairs = (line.partition(":") for line in lines)
-    return int(first.split(" ")[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+def parse_socket(recording: dict[str, Any]) -> tuple[str, list[Frame]]:
+    """Read the JSON of a WebSocket's recording: its path and messages; raises as `parse`."""
+    frames = [
+        Frame(round(at * 1e6), way == "out", message.encode("utf-8", "replace"))
+        for at, way, message in recording["frames_ms"]
+    ]
+    return urlsplit(str(recording.get("url") or "")).path, frames
+
+
+def _heads(data: bytes) -> tuple[int, dict[str, str], bytes, bytes]:
+    """Read the head: status, headers, what is held, what is behind it; status 0 while it has no end.
+
+    Heads of 1xx announce that another one comes.
+    """
+    top, end, rest = data.partition(_HEAD_END)
+    while end:
+        first, *lines = top.decode("latin-1").split("\r\n")
+        pairs = (line.partition(":") for line in lines)
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        code = first.partition(" ")[2].partition(" ")[0]
+        status = int(code) if code.isdecimal() else 0
+        if status >= HTTPStatus.OK or not status:
+            return status, headers, b"", rest
+        top, end, rest = rest.partition(_HEAD_END)
+    return 0, {}, top, b""

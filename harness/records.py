@@ -58,8 +58,12 @@ class CallRecord:
     none: TPOT = (last output - first output) / (output_tokens - hidden_tokens - both). A key with a default
     is left out of the line where it has that value; `input_planned` and `output_asked` where they equal
     `input_tokens` and `output_tokens`. `output_control` is None on a simulated backend, which gives the
-    planned length. `attempts` is empty where there was one, else it lists all, the last one too.
-    `limit_wait_ns` is what all of them waited for the client's own caps. `limits_told`: numbers of the
+    planned length. `network_ns` holds one round trip and what opening the connection took: `dns_ns`,
+    `connect_ns`, `tls_ns`, `upgrade_ns`, all 0 where none was opened. `reconnects`: connections of the
+    conversation that the server had closed between two calls. `after_cancel_ns`: from `cancelled_ns` to the
+    newest byte that was seen, 0 if none came after; `after_cancel_tokens`: streamed tokens that came after,
+    None where they were not told. `attempts` is empty where there was one, else it lists all, the last one
+    too. `limit_wait_ns` is what all of them waited for the client's own caps. `limits_told`: numbers of the
     answer's limit headers.
     """
 
@@ -109,6 +113,14 @@ class CallRecord:
     tokens_after_last: int = 0
     streamed_events: int = 0
     network_ns: int = 0
+    dns_ns: int = 0
+    connect_ns: int = 0
+    tls_ns: int = 0
+    upgrade_ns: int = 0
+    reconnects: int = 0
+    after_cancel_ns: int | None = None
+    after_cancel_events: int = 0
+    after_cancel_tokens: int | None = None
     received_bytes: int = 0
     input_planned: int | None = None
     output_asked: int | None = None

@@ -48,6 +48,7 @@ class FindingName(StrEnum):
     SIMULATED = "simulated"
     SHORTENED = "shortened"
     UNCERTIFIED = "uncertified"
+    BEYOND_CERTIFICATE = "beyond_certificate"
     CACHE_SALT_OFF = "cache_salt_off"
     TOOL_TAIL_CUT = "tool_tail_cut"
     WARM_UP = "warm_up"
@@ -72,6 +73,8 @@ class FindingName(StrEnum):
     COUNT_MISMATCH = "count_mismatch"
     WIDE_BOUNDS = "wide_bounds"
     CLIENT_LIMITED = "client_limited"
+    COALESCED = "coalesced"
+    CLIENT_RESOURCE = "client_resource"
     INTERRUPTED = "interrupted"
     SPEND_LIMIT = "spend_limit"
     WORKER_LOST = "worker_lost"
@@ -235,11 +238,54 @@ class BackendSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class MeterKey:
+    """What a certificate holds for: machine, Python, aiohttp, this program, and whose clock stamps."""
+
+    machine: str
+    python: str
+    aiohttp: str
+    harness: str
+    clock: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What `harness selftest` proved of the meter on one machine.
+
+    streams, events_per_s: the envelope: loads up to these, all together at one moment, were measured
+    right. events: how many were held against the truth; exact_share of them have a stamp and not bounds,
+    whose error is error_pXX_us. missed: the bars that it did not hold, a sentence each.
+    """
+
+    made: str
+    key: MeterKey
+    streams: int
+    events_per_s: float
+    events: int
+    exact_share: float
+    error_p50_us: float
+    error_p99_us: float
+    missed: list[str]
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The certificate that a run had, or why it had none."""
+
+    certificate: Certificate | None = None
+    why: str = "there is no certificate of the meter on this machine"
+
+
+@dataclass(frozen=True, slots=True)
 class MeterSummary:
-    """How good the instrument was in this run. `cpu_share` is of one core."""
+    """How good the instrument was in this run. `cpu_share` is of one core.
+
+    certified: whether the run stayed within what the machine's certificate proved; None without one.
+    """
 
     clock: str
-    certified: bool
+    certified: bool | None
     loop_lag_p99_ms: Estimate
     start_lag_p99_ms: Estimate
     shared_read_share: Estimate

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -12,6 +12,7 @@ from uuid import uuid4
 import numpy as np
 
 from harness.accounts import run_facts
+from harness.certificate import standing
 from harness.client.http import raise_file_limit
 from harness.clock import MachineClock
 from harness.connect import connect
@@ -25,7 +26,7 @@ from harness.meter import Meter, Spending
 from harness.preparation import Prepared
 from harness.records import CallRecord, EventsRecord, Phase, TaskRecord
 from harness.report import finish, read_run, write_facts
-from harness.results import FindingName
+from harness.results import FindingName, Standing
 from harness.screen import Screen
 from harness.sinks.progress import BEAT_S, LiveProgress, limits_line
 from harness.sinks.records import RECORD_FILES, RUN_FILE, RecordWriter, write_json
@@ -44,6 +45,7 @@ class _Run:
     prepared: Prepared
     run_id: str
     writer: RecordWriter
+    standing: Standing
     meter: Meter = field(default_factory=Meter)
     engines: list[Engine] = field(default_factory=list)
     clock: MachineClock = field(default_factory=MachineClock)
@@ -66,8 +68,8 @@ def run(prepared: Prepared) -> int:
 def _run(prepared: Prepared, folder: Path, stack: ExitStack) -> int:
     """Run and conclude; what `stack` holds ends after the answer has been given."""
     with RecordWriter(folder) as writer:
-        running = _Run(prepared, uuid4().hex[:12], writer)
-        about = describe(prepared, running.run_id)
+        running = _Run(prepared, uuid4().hex[:12], writer, standing())
+        about = describe(prepared, running.run_id, standing=running.standing)
         running.live = _publish(running, stack)
         write_json(folder, RUN_FILE, about)
         try:
@@ -179,7 +181,7 @@ def _facts(running: _Run, caveats: Sequence[tuple[FindingName, str]]) -> RunFact
     return run_facts(
         prepared.scenario,
         [engine.account() for engine in running.engines],
-        running.meter.machinery(),
+        replace(running.meter.machinery(), standing=running.standing),
         never_run=never_run * (prepared.scenario.load.tasks or 0),
         caveats=caveats,
     )

@@ -3,20 +3,16 @@
 Kinds of workloads and profiles of simulated backends are handed in, so this file knows none of them.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationInfo, field_validator
 
-from harness.behaviour import Behaviour
 from harness.errors import ScenarioError
 from harness.objectives import ObjectiveFor, Objectives
-from harness.prices import Price
+from harness.scenario_backend import Backend, Seconds, SomeSeconds, Text
 from harness.scenario_checks import cross_checks, kind_problem, without_preset, workload_name
 from harness.scenario_objectives import Compare, VerdictRule, compare_in, kept_for, objectives_in
 from harness.scenario_text import read_text, toml_tables
@@ -24,87 +20,9 @@ from harness.tables import TABLE, Path, Problem, check, dotted, in_order, no_suc
 
 _OWN_KEYS = ("kind", "preset", "name", "task_limit_s")  # of a workload; all others are parameters
 _OPTIONS: dict[str | int, str] = {"seed": "--seed", "tasks": "--tasks", "measure_s": "--duration"}
-_LONG_NAME = 20  # characters; one so long that mixes small letters and digits is taken for a key
-_SECRETS = ("sk_", "gsk_", "hf_", "AIza", "fw_", "r8_")  # of keys that could be names
-
-Text = Annotated[str, Field(min_length=1)]
-_A_YEAR_S = 31_536_000  # longer than any run; what is far longer does not fit into a timer
-Seconds = Annotated[float, Field(ge=0, le=_A_YEAR_S)]
-SomeSeconds = Annotated[float, Field(gt=0, le=_A_YEAR_S)]
 _USERS_MAX = 100_000  # more than this machine can have connections
 _TASKS_MAX = 10_000_000  # more than a run's records can be held
 Tasks = Annotated[int, Field(ge=1, le=_TASKS_MAX)]
-
-
-class TimeLimits(BaseModel):
-    """How long one call may take, and each stage of it; `stall_s` is silence after the first output."""
-
-    model_config = TABLE
-
-    connect_s: SomeSeconds = 10
-    first_output_s: SomeSeconds = 120
-    stall_s: SomeSeconds = 60
-    total_s: SomeSeconds = 600
-
-
-class Quota(BaseModel):
-    """What the client lets out in any minute; tokens: prompts as planned and all that may be answered."""
-
-    model_config = TABLE
-
-    requests_per_min: int | None = Field(None, ge=1)
-    tokens_per_min: int | None = Field(None, ge=1)
-
-
-class Backend(BaseModel):
-    """One endpoint under test: simulated by a profile, with a `behaviour` that departs from it, or at a URL.
-
-    `key_env` is the name of the environment variable that holds the key; the key is never here.
-    `output_control` tells how the planned output length is forced on a real server.
-    """
-
-    model_config = TABLE
-
-    simulate: Text | None = None
-    behaviour: Behaviour | None = None
-    url: Text | None = None
-    dialect: Literal["openai-chat"] = "openai-chat"
-    model: Text
-    key_env: str | None = None
-    service_tier: Text | None = None
-    transport: Literal["keep-alive", "new-connection"] = "keep-alive"
-    extra_body: dict[str, Any] = Field(default_factory=dict)
-    output_control: Literal["max_tokens", "ignore_eos"] = "max_tokens"
-    limits: TimeLimits = TimeLimits()
-    quota: Quota = Quota()
-    retry: Literal["off", "sdk"] = "off"
-    price: Price | None = None
-
-    @field_validator("url")
-    @classmethod
-    def _http(cls, url: str) -> str:
-        wrong = ValueError("want http:// or https://, a host and a path, such as http://127.0.0.1:8000/v1")
-        try:
-            parts = urlsplit(url)
-            parts.port  # noqa: B018 - looks whether it is a number
-        except ValueError:
-            raise wrong from None
-        if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("want no user, password, query or fragment in it; a key goes into key_env")
-        if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
-            raise wrong
-        return url
-
-    @field_validator("key_env")
-    @classmethod
-    def _a_name(cls, name: str) -> str:
-        long_and_mixed = len(name) >= _LONG_NAME and re.search("[a-z]", name) and re.search("[0-9]", name)
-        is_name = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
-        if not is_name or name.startswith(_SECRETS) or long_and_mixed:
-            raise ValueError(
-                "want the NAME of an environment variable, such as OPENAI_API_KEY; never the key"
-            )
-        return name
 
 
 class NoParameters(BaseModel):
@@ -282,15 +200,6 @@ def objectives_of(scenario: Scenario) -> Objectives:
     """Gather all that a scenario asks of its run."""
     compared = scenario.compare.objectives if scenario.compare else ()
     return Objectives(held=scenario.objectives, compared=compared, policy=scenario.verdict.policy)
-
-
-def is_loopback(backend: Backend) -> bool:
-    """Tell whether a backend is on this machine, where calls cost nothing."""
-    host = urlsplit(backend.url).hostname if backend.url else "localhost"
-    try:
-        return host == "localhost" or ip_address(host or "").is_loopback
-    except ValueError:
-        return False
 
 
 def _line(source: str, problem: Problem) -> str:

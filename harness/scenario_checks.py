@@ -10,6 +10,8 @@ from typing import Any
 from harness.tables import Path, Problem, no_such, shown
 
 Table = Mapping[str, Any]
+MESSAGES = "openai-responses"
+"""The dialect that has a WebSocket mode."""
 
 
 def cross_checks(raw: Table, *, profiles: Mapping[str, str]) -> Iterator[Problem]:
@@ -40,22 +42,38 @@ def _backends(backends: Table, profiles: Mapping[str, str]) -> Iterator[Problem]
     if not backends:
         yield Problem(("backends",), "there is none; want a table [backends.NAME]")
     for name, backend in backends.items():
-        if not isinstance(backend, Mapping):
-            continue
-        at = ("backends", name)
-        yield from _name(name, at)
-        yield from _one_of(backend, "simulate", "url", at=at)
-        profile = backend.get("simulate")
+        if isinstance(backend, Mapping):
+            at = ("backends", name)
+            yield from _name(name, at)
+            yield from _one_of(backend, "simulate", "url", at=at)
+            yield from _profiles(backend, profiles, at=at)
+            yield from _either(backend, at)
+            dialect = backend.get("dialect", "openai-chat")
+            if backend.get("transport") == "websocket" and dialect != MESSAGES:
+                text = f'"websocket" is spoken by dialect = "{MESSAGES}" alone; got {shown(dialect)}'
+                yield Problem((*at, "transport"), text)
+
+
+def _profiles(backend: Table, profiles: Mapping[str, str], *, at: Path) -> Iterator[Problem]:
+    """Find names of profiles that are none."""
+    named = {
+        (*at, "simulate"): backend.get("simulate"),
+        (*at, "behaviour", "fallback"): (_table(backend, "behaviour") or {}).get("fallback"),
+    }
+    for path, profile in named.items():
         if isinstance(profile, str) and profile not in profiles:
-            yield Problem((*at, "simulate"), no_such("profile", profile, profiles))
-        if "behaviour" in backend and "simulate" not in backend:
-            yield Problem((*at, "behaviour"), "only with simulate; a server at a url behaves as it does")
-        fallback = (_table(backend, "behaviour") or {}).get("fallback")
-        if isinstance(fallback, str) and fallback not in profiles:
-            yield Problem((*at, "behaviour", "fallback"), no_such("profile", fallback, profiles))
-        if "simulate" in backend and "output_control" in backend:
-            text = "only with url; a simulated backend gives the planned length"
-            yield Problem((*at, "output_control"), text)
+            yield Problem(path, no_such("profile", profile, profiles))
+
+
+def _either(backend: Table, at: Path) -> Iterator[Problem]:
+    """Find keys that make sense with `url` alone, or with `simulate` alone."""
+    if "simulate" in backend and "proxy" in backend:
+        yield Problem((*at, "proxy"), "only with url; a simulated backend is on this machine")
+    if "simulate" in backend and "output_control" in backend:
+        text = "only with url; a simulated backend gives the planned length"
+        yield Problem((*at, "output_control"), text)
+    if "behaviour" in backend and "simulate" not in backend:
+        yield Problem((*at, "behaviour"), "only with simulate; a server at a url behaves as it does")
 
 
 def _price_under_limit(raw: Table, backends: Table) -> Iterator[Problem]:

@@ -54,7 +54,8 @@ class Request:
     `min_tokens` is set when the output length is forced (`ignore_eos`); `x_plan` goes to our own
     simulator only; `extra_body` is merged into the body last. `conversation` names calls that belong on one
     connection where a transport keeps state in it. With `previous_response_id` the server holds what came
-    before: `blocks` are then only what is new. `dice` is the seed of what chance decides on its way.
+    before: `blocks` are then only what is new. `suffix` is what stands behind the gap to be filled (fill in
+    the middle), where a dialect has it. `dice` is the seed of what chance decides on its way.
     """
 
     model: str
@@ -68,6 +69,7 @@ class Request:
     conversation: str = ""
     previous_response_id: str | None = None
     dice: str = ""
+    suffix: tuple[Block, ...] = ()
     path: str = ""
     body: bytes | None = None
 
@@ -148,6 +150,8 @@ class Answer:
     any came.
     `reasoning_summary`: only summaries of the reasoning were streamed. `server_timing`: the server's own
     times of this call in seconds: `queue_s`, `prompt_s`, `completion_s`, `total_s`, `rtt_s`, and others.
+    `incomplete_reason`: why an answer was cut short, where the dialect tells it apart from the
+    `finish_reason`. `error_status`: the HTTP status that an error within the stream names.
     """
 
     high_ns: "array[int]" = field(default_factory=_longs)
@@ -168,6 +172,8 @@ class Answer:
     reasoning_summary: bool = False
     choices: Mapping[int, Choice] = field(default_factory=dict)
     server_timing: Mapping[str, float] = field(default_factory=dict)
+    incomplete_reason: str | None = None
+    error_status: int | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -182,7 +188,11 @@ class StampClock(StrEnum):
 class Timeline:
     """One exchange in time: transport facts, and the answer once it is decoded.
 
-    `network_ns` is what the path itself cost: connect, TLS and one smoothed round trip.
+    `sent_ns` is the first touch of the network: the beginning of opening a connection, else the first byte of
+    the request. What opening cost is 0 where nothing was opened: `dns_ns`, `connect_ns` (TCP), `tls_ns`,
+    `upgrade_ns` (WebSocket). `round_trip_ns` is the kernel's smoothed round trip, 0 where it tells none.
+    `reconnects` counts connections of the same conversation that the server had closed. `last_byte_ns` is the
+    stamp of the newest byte; `cancelled_ns` when the caller cancelled.
     `error` is the transport's own failure; the answer may hold another. A body that is no event
     stream (status >= 400, another content type) is kept in `body`, its first 64 KiB; `received_bytes`
     counts those of a stream, without their framing. `warnings` has
@@ -200,7 +210,14 @@ class Timeline:
     body: bytes | None = None
     connection: Literal["new", "reused"] = "new"
     clock: StampClock = StampClock.LOOP
-    network_ns: int = 0
+    dns_ns: int = 0
+    connect_ns: int = 0
+    tls_ns: int = 0
+    upgrade_ns: int = 0
+    round_trip_ns: int = 0
+    reconnects: int = 0
+    last_byte_ns: int | None = None
+    cancelled_ns: int | None = None
     received_bytes: int = 0
     request_id: str | None = None
     error: CallError | None = None

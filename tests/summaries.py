@@ -77,7 +77,7 @@ def a_summary(
         compare=compare or {},
         meter=MeterSummary(
             clock="kernel",
-            certified=False,
+            certified=None,
             loop_lag_p99_ms=an(1.0),
             start_lag_p99_ms=an(start_lag_ms),
             shared_read_share=an(0.1),

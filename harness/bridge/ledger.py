@@ -14,6 +14,7 @@ from harness.link import Began, Call, Drained, Finished, Message, Ready, Settled
 from harness.measure.facts import LostWorker
 from harness.preparation import Prepared
 from harness.records import Phase
+from harness.results import Standing
 from harness.scenario import OpenLoad, Scenario
 from harness.sinks.records import RUN_FILE, RecordWriter
 
@@ -140,8 +141,16 @@ def account_of_all(
     )
 
 
-def machinery_of_all(workers: Sequence[Worker], scenario: Scenario, *, lost_allowed: bool) -> Machinery:
-    """Tell how the meters fared: the worst engine's figures, for each has a core and a loop of its own."""
+def machinery_of_all(
+    workers: Sequence[Worker], scenario: Scenario, *, standing: Standing, lost_allowed: bool
+) -> Machinery:
+    """Tell how the meters fared: the worst engine's figures, for each has a core and a loop of its own.
+
+    standing: of this machine; it says nothing of workers on others.
+    """
+    elsewhere = [worker.name for worker in workers if worker.ready is not None and not worker.ready.here]
+    if elsewhere:
+        standing = Standing(why=f"{', '.join(elsewhere)} measured on other machines")
     drained = [worker.drained for worker in workers if worker.drained is not None]
     lags = [one.lag_p99_ms for one in drained if one.lag_p99_ms is not None]
     return Machinery(
@@ -151,6 +160,7 @@ def machinery_of_all(workers: Sequence[Worker], scenario: Scenario, *, lost_allo
             lost_worker(worker, scenario, len(workers)) for worker in workers if worker.lost is not None
         ],
         lost_allowed=lost_allowed,
+        standing=standing,
     )
 
 

@@ -17,6 +17,7 @@ from gevent.event import Event
 
 from harness.accounts import run_facts
 from harness.bridge.ledger import Worker, account_of_all, machinery_of_all
+from harness.certificate import standing
 from harness.clock import monotonic_ns, wall_time
 from harness.errors import HarnessError, RefusedError, UsageError
 from harness.folder import describe
@@ -39,7 +40,7 @@ from harness.measure.verdict import exit_code
 from harness.meter import Spending
 from harness.preparation import Prepared
 from harness.records import Phase
-from harness.results import FindingName, Verdict
+from harness.results import FindingName, Standing, Verdict
 from harness.scenario_text import read_text
 from harness.sinks.prometheus import LiveMetrics, Serving, publish
 from harness.sinks.records import RUN_FILE, RecordWriter, call_of, task_of, write_json
@@ -83,6 +84,7 @@ class Run:
     _live: LiveMetrics | None = None
     _serving: Serving | None = None
     _about: dict[str, Any] = field(init=False)
+    _standing: Standing = field(init=False)
     _spending: Spending = field(init=False)
 
     @property
@@ -94,7 +96,8 @@ class Run:
         """Open DIR, let every worker connect, and start; raises HarnessError where one cannot."""
         self._spending = Spending(self.prepared.scenario.spend_limit_usd)
         self._publish()
-        self._about = describe(self.prepared, self.run_id)
+        self._standing = standing()
+        self._about = describe(self.prepared, self.run_id, standing=self._standing)
         write_json(self.folder, RUN_FILE, self._about)
         self.workers = {node: Worker(index, node) for index, node in enumerate(nodes)}
         urls = self.prepared.simulators.urls() if self.prepared.simulators else []
@@ -209,7 +212,9 @@ class Run:
         self.writer.close()
         self._join_events()
         account = account_of_all(workers, scenario, lasted_ns=lasted_ns, interrupted=self.interrupted)
-        machinery = machinery_of_all(workers, scenario, lost_allowed=self.lost_allowed)
+        machinery = machinery_of_all(
+            workers, scenario, standing=self._standing, lost_allowed=self.lost_allowed
+        )
         caveats = [*self._spending.findings(), *self._elsewhere()]
         from harness.report import write_facts  # heavy, and not before the end
 

@@ -1,46 +1,45 @@
 """Carries one request over HTTP/1.1 and times its answer.
 
-aiohttp speaks HTTP; this file chooses what it must not do by itself: wait for a free connection, give
-up after five minutes, follow a redirect, keep cookies, read proxies from the environment, ask for
-compression. It does not resend: aiohttp repeats idempotent methods only, and a POST is none.
+aiohttp speaks HTTP. A redirect is no answer. It does not resend: aiohttp repeats idempotent methods
+only, and a POST is none.
 """
 
 import asyncio
 import io
-import resource
-import socket
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Literal, Self
+from typing import Self
 
 import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from harness.client.failures import explain
 from harness.client.reception import Reception
+from harness.client.session import (
+    BODY_BYTES,
+    FAILURES,
+    Endpoint,
+    carry,
+    current,
+    keep_body,
+    kernel_asked,
+    open_session,
+    raise_file_limit,
+)
 from harness.client.sink import receive
-from harness.client.stamped_socket import StampedSocket, stamped
-from harness.client.watchdog import CallLimits, Watchdog
+from harness.client.stamped_socket import StampedSocket
+from harness.client.watchdog import CallLimits
 from harness.clock import Clock
-from harness.errors import Interrupted
-from harness.values import CallError, OnRead, Request, Timeline
+from harness.values import OnRead, Request, Timeline
 
-__all__ = ["CallLimits", "Endpoint", "HttpExchange", "raise_file_limit"]
-
-BODY_BYTES = 65_536
-"""How much is kept of a body that is no event stream."""
+__all__ = ["BODY_BYTES", "CallLimits", "Endpoint", "HttpExchange", "raise_file_limit"]
 
 LINGER_S = 0.25
 """How long the rest of a body may take after the DONE mark before its connection is closed."""
 
-_IDLE_S = 3600.0  # a task thinks for minutes: the server, not a pool, says when a connection is too old
-_STAMPS_BEGIN_S = 0.01
 _BYTES_AS_THEY_ARE = 1 << 20  # above, aiohttp wants a file, which it sends in pieces
 
 _HEADERS = {
@@ -48,23 +47,6 @@ _HEADERS = {
     "Accept": "text/event-stream",
     "Accept-Encoding": "identity",  # a compressor holds events back
 }
-
-_FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
-
-_current: ContextVar[Reception] = ContextVar("current reception")
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where and how to send. `url` is the base of all paths; `headers` holds keys and is never shown.
-
-    A response is a stream if its content type is one of `stream_types`, or it names none.
-    """
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    transport: Literal["keep-alive", "new-connection"] = "keep-alive"
-    stream_types: tuple[str, ...] = ("text/event-stream",)
 
 
 class HttpExchange:
@@ -87,32 +69,15 @@ class HttpExchange:
         self._place = f"{url.host}:{url.port}"
         self._limits = limits
         self._clock = clock
-        self._tls = ssl_context or True
+        self._tls = ssl_context
         self._sink = sink
         self._lingering: dict[aiohttp.ClientResponse, asyncio.TimerHandle] = {}
         self._session: aiohttp.ClientSession
         self._asking: StampedSocket
 
     async def __aenter__(self) -> Self:
-        # the kernel stamps only while some socket asks, and takes a moment to begin: this one always asks
-        self._asking = stamped((socket.AF_INET, socket.SOCK_STREAM, 0, "", ()))
-        await asyncio.sleep(_STAMPS_BEGIN_S)
-        fresh = self._endpoint.transport == "new-connection"
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,
-                force_close=fresh,
-                keepalive_timeout=None if fresh else _IDLE_S,
-                ssl=self._tls,
-                socket_factory=stamped,
-            ),
-            headers=dict(self._endpoint.headers),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            response_class=_Response,
-            trace_configs=[_connection_trace()],
-            trust_env=False,
-        )
+        self._asking = await kernel_asked()
+        self._session = open_session(self._endpoint, ssl_context=self._tls, response_class=_Response)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -127,31 +92,10 @@ class HttpExchange:
         What goes wrong on the way is the Timeline's `error`. Cancelled, it closes the connection and
         raises `Interrupted` with the Timeline so far.
         """
-        loop = asyncio.get_running_loop()
-        reception = Reception(self._clock, on_read, loop.create_future(), began_ns=self._clock.now_ns())
-        before = _current.set(reception)
-        scope = asyncio.timeout(None)
-
-        def expire(error: CallError) -> None:
-            if not reception.ended.done():
-                reception.error = error
-                scope.reschedule(loop.time())
-
-        watchdog = Watchdog(self._limits, reception, expire)
-        reception.first_output = watchdog.look
-        try:
-            async with scope:
-                watchdog.look()
-                await self._run(request, reception)
-        except _FAILURES as error:  # the scope's TimeoutError is an OSError
-            self._fail(reception, error)
-        except asyncio.CancelledError:
-            raise Interrupted(reception.timeline()) from None
-        finally:
-            watchdog.stop()
-            _current.reset(before)
-            self._let_go(reception)
-        return reception.timeline()
+        ended = asyncio.get_running_loop().create_future()
+        reception = Reception(self._clock, on_read, ended, began_ns=self._clock.now_ns())
+        work = self._run(request, reception)
+        return await carry(work, reception, limits=self._limits, fail=self._fail, let_go=self._let_go)
 
     async def _run(self, request: Request, reception: Reception) -> None:
         if request.body is None:
@@ -176,14 +120,12 @@ class HttpExchange:
                 raise broken
             return
         try:
-            await _keep_body(response.content, reception)
-        except _FAILURES:
+            await keep_body(response.content, reception)
+        except FAILURES:
             if ok:  # another status tells more than a body that breaks
                 raise
 
     def _fail(self, reception: Reception, error: Exception) -> None:
-        if reception.error is not None:  # a limit, already told
-            return
         if isinstance(error, aiohttp.ClientPayloadError):
             error = reception.lost() or error
         stale = reception.connection == "reused" and not reception.heard()
@@ -218,7 +160,7 @@ class _Response(aiohttp.ClientResponse):
     """Shows its connection to the exchange before the answer comes."""
 
     async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        _current.get().uses(connection)
+        current.get().uses(connection)
         return await super().start(connection)
 
 
@@ -252,42 +194,3 @@ def _hear_out(closed: "asyncio.Future[None]") -> None:
     """Take note of an exception that concerns nobody, or asyncio complains of it."""
     if not closed.cancelled():
         closed.exception()
-
-
-async def _keep_body(content: aiohttp.StreamReader, reception: Reception) -> None:
-    """Keep the first `BODY_BYTES` of a body, also if it breaks."""
-    kept = bytearray()
-    try:
-        while len(kept) < BODY_BYTES and (piece := await content.read(BODY_BYTES - len(kept))):
-            kept += piece
-        reception.end()
-    finally:
-        reception.body = bytes(kept)
-
-
-def _connection_trace() -> aiohttp.TraceConfig:
-    """Tell the exchange whether its connection is new and what it cost to open it."""
-    trace = aiohttp.TraceConfig()
-
-    async def connecting(*_: object) -> None:
-        _current.get().connecting()
-
-    async def opened(*_: object) -> None:
-        _current.get().opened()
-
-    async def reused(*_: object) -> None:
-        _current.get().reuses()
-
-    trace.on_connection_create_start.append(connecting)
-    trace.on_connection_create_end.append(opened)
-    trace.on_connection_reuseconn.append(reused)
-    return trace
-
-
-def raise_file_limit() -> int:
-    """Raise the soft limit on open files to the hard one: each stream needs a socket. Returns it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # some systems refuse their own hard limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        return hard
-    return soft

@@ -5,12 +5,16 @@ response's StreamReader gets another class, which hands each piece on while the 
 used of the inside: `feed_data`, `feed_eof`, `set_exception` and the two chunk marks are called by the
 parser; the `_waiter` slot, where the inside keeps whoever waits for data, holds the Reception. A test
 pins aiohttp's minor version and these names. `sink=False` reads with the public `iter_any`.
+
+A WebSocket gets another parser than aiohttp's (`MessageSocket`), which does not tell where reads end.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
+import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.helpers import _EXC_SENTINEL
 from aiohttp.streams import StreamReader
@@ -120,3 +124,24 @@ async def receive(content: StreamReader, reception: Reception, *, sink: bool = T
                 break
         reception.end()
     await reception.ended
+
+
+parsing: ContextVar[Any] = ContextVar("parser of the WebSocket that is being opened")
+"""Has `feed_data(bytes) -> (failed, b"")` and `feed_eof()`."""
+
+
+class MessageSocket(aiohttp.ClientWebSocketResponse):
+    """A WebSocket whose bytes all go to our parser: `ws_connect` asks for the one that it has just set."""
+
+    @property
+    def _parser(self) -> Any:  # noqa: ANN401 - as in `parsing`
+        return parsing.get()
+
+    @_parser.setter
+    def _parser(self, _: object) -> None:
+        pass
+
+
+def never_resend(session: aiohttp.ClientSession) -> None:
+    """Keep aiohttp from sending again what it may: a GET whose connection broke, such as an upgrade."""
+    session._retry_connection = False  # noqa: SLF001 - see above

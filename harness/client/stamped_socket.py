@@ -10,12 +10,16 @@ until the queue is empty; `recv_into` (asyncio's TLS, and nothing else) also wai
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from harness.client.marks import marking
 from harness.clock import monotonic_ns, realtime_ns
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 READ_BYTES = 16_384
 """Bytes asked for at a time: larger buffers come from mmap and cost 10 us a read."""
@@ -80,7 +84,8 @@ class StampedSocket(socket.socket):
     `arrival_ns` is on CLOCK_MONOTONIC. `loop_reads` counts the reads whose stamp is not the kernel's
     word for exactly these bytes: compare it before and after to know whether all of some reads were.
     `stopped`: the newest read's stamp is an upper bound only: the read may have left bytes behind that
-    its stamp is already that of, or the stamp is the loop's.
+    its stamp is already that of, or the stamp is the loop's. Connecting and sending are told to the marks
+    of the exchange on whose behalf they happen.
     """
 
     __slots__ = (
@@ -108,6 +113,34 @@ class StampedSocket(socket.socket):
         self._wall = wall
         self.arrival_ns = wall.now_ns()
         self._offset_ns = wall.ns
+
+    def connect(self, address: Any, /) -> None:  # noqa: ANN401 - handed on as it is
+        """Connect, and tell when it begins."""
+        marks = marking.get()
+        if marks is not None:
+            marks.connecting()
+        super().connect(address)
+
+    def getpeername(self) -> Any:  # noqa: ANN401 - the peer's address, of whatever family
+        """Tell the peer. asyncio asks once, when it takes a connected socket into use, before any TLS."""
+        marks = marking.get()
+        if marks is not None:
+            marks.connected()
+        return super().getpeername()
+
+    def send(self, data: "ReadableBuffer", flags: int = 0, /) -> int:
+        """Send, and tell when it begins."""
+        marks = marking.get()
+        if marks is not None:
+            marks.sent()
+        return super().send(data, flags)
+
+    def sendmsg(self, buffers: "Iterable[ReadableBuffer]", /, *more: Any) -> int:  # noqa: ANN401 - handed on as they are
+        """Send several buffers at once, as asyncio does from Python 3.12 on, and tell when it begins."""
+        marks = marking.get()
+        if marks is not None:
+            marks.sent()
+        return super().sendmsg(buffers, *more)
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Read all that is queued, up to `bufsize`, and keep the stamp of the newest byte."""

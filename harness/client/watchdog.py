@@ -12,8 +12,8 @@ from harness.values import CallError, ErrorKind
 class CallLimits:
     """How long an exchange may take; seconds.
 
-    `connect_s`, `first_output_s` and `total_s` count from the moment the exchange is asked for, `stall_s`
-    from the last output: comments and empty events keep a connection alive, but are no output.
+    `connect_s`, `first_output_s` and `total_s` count from the moment of sending, as the record tells it,
+    `stall_s` from the last output: comments and empty events keep a connection alive, but are no output.
     """
 
     connect_s: float
@@ -61,16 +61,14 @@ class Watchdog:
 
 def nearest_limit(limits: CallLimits, reception: Reception) -> _Limit:
     """Choose the limit that the exchange, as far as it has come, would reach first."""
-    began, output = reception.began_ns, reception.last_output_ns
-    running = [
-        _limit(began, limits.total_s, ErrorKind.TOTAL_TIMEOUT, "not complete after {} s (total limit)")
-    ]
+    sent, output = reception.sent_ns, reception.last_output_ns
+    running = [_limit(sent, limits.total_s, ErrorKind.TOTAL_TIMEOUT, "not complete after {} s (total limit)")]
     if not reception.connected:
         sentence = "no connection after {} s (connect limit)"
-        running.append(_limit(began, limits.connect_s, ErrorKind.CONNECT_TIMEOUT, sentence))
+        running.append(_limit(sent, limits.connect_s, ErrorKind.CONNECT_TIMEOUT, sentence))
     if output is None:
         sentence = "no output after {} s (first-output limit)"
-        running.append(_limit(began, limits.first_output_s, ErrorKind.FIRST_OUTPUT_TIMEOUT, sentence))
+        running.append(_limit(sent, limits.first_output_s, ErrorKind.FIRST_OUTPUT_TIMEOUT, sentence))
     else:
         sentence = "no output for {} s after the last one (stall limit)"
         running.append(_limit(output, limits.stall_s, ErrorKind.IDLE_TIMEOUT, sentence))

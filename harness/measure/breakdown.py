@@ -13,9 +13,10 @@ from harness.measure.metrics.call import streamed_tokens, tpot_ns
 from harness.measure.metrics.task import task_time_ns
 from harness.records import CallRecord, TaskOutcome, TaskRecord
 
-PARTS = ("decode", "reasoning", "ttft", "network", "tool", "agent", "limit", "retry", "client")
-UNKNOWN = ["queue"]
-"""Waiting inside the server stays in `ttft` where the server does not tell it."""
+QUEUE = "queue"
+"""Waiting inside the server. It stays in `ttft` where the server does not tell it."""
+
+PARTS = ("decode", "reasoning", "ttft", QUEUE, "network", "tool", "agent", "limit", "retry", "client")
 
 HUMAN = "human"
 
@@ -38,10 +39,11 @@ def waiting(part: str, started_ns: int, ended_ns: int) -> Piece:
 
 
 def call_piece(call: CallRecord) -> Piece:
-    """Cut a call: limit, retry, network, the rest of TTFT, hidden reasoning (estimated), decode to its end.
+    """Cut a call: limit, retry, network, queue, rest of TTFT, hidden reasoning (estimate), decode to its end.
 
     What was waited for the client's own caps is `limit`; from the first attempt's sent to the last one's, all
     else is `retry`: the attempts that failed, and the waits between them.
+    The queue is what the server tells, never more than what the network leaves of TTFT.
     Hidden reasoning = hidden tokens x the call's TPOT, never more than what TTFT leaves of it. Tokens that
     the first event held back (the opening of a tool call) were decoded before it came, at the same TPOT.
     The stream's end after the last output (held back too, usage, end mark) is counted as decode. A call
@@ -50,16 +52,19 @@ def call_piece(call: CallRecord) -> Piece:
     first = call.first_output_ns if call.first_output_ns is not None else call.done_ns
     ttft = max(0, first - call.sent_ns)
     network = min(call.network_ns, ttft)
+    queue = min(_queue_ns(call) or 0, ttft - network)
     speed = _tpot_ns(call) or 0.0
-    reasoning = min(int((call.hidden_tokens or 0) * speed), ttft - network)
+    left = ttft - network - queue
+    reasoning = min(int((call.hidden_tokens or 0) * speed), left)
     held_back = max(0, (call.first_event_tokens or 1) - 1)
-    opening = min(int(held_back * speed), ttft - network - reasoning)
+    opening = min(int(held_back * speed), left - reasoning)
     rest = max(0, call.done_ns - first)
     began_ns, before = _before_sent(call)
     parts = (
         *before,
         ("network", network),
-        ("ttft", ttft - network - reasoning - opening),
+        (QUEUE, queue),
+        ("ttft", left - reasoning - opening),
         ("reasoning", reasoning),
         ("decode", opening + rest),
     )
@@ -76,6 +81,17 @@ def _before_sent(call: CallRecord) -> tuple[int, list[tuple[str, int]]]:
         waited = int(following["limit_wait_ns"])
         parts += [("retry", following["sent_ns"] - waited - one["sent_ns"]), ("limit", waited)]
     return first["sent_ns"] - first["limit_wait_ns"], parts
+
+
+def unknown_parts(calls: Iterable[CallRecord]) -> list[str]:
+    """Name the parts of a task that its servers did not tell, or not of every call."""
+    return [] if all(_queue_ns(call) is not None for call in calls) else [QUEUE]
+
+
+def _queue_ns(call: CallRecord) -> int | None:
+    """How long the server says that the call waited in it."""
+    told = (call.server_timing or {}).get("queue_s")
+    return None if told is None else round(told * 1e9)
 
 
 def _tpot_ns(call: CallRecord) -> float | None:
@@ -116,7 +132,7 @@ def shares(tasks: Sequence[TaskRecord]) -> dict[str, float]:
     total = sum(time for _, time in done)
     if not total:
         return {}
-    return {part: sum(of[part] * time for of, time in done) / total for part in PARTS}
+    return {part: sum(of.get(part, 0.0) * time for of, time in done) / total for part in PARTS}
 
 
 def _spend(spent: dict[str, int], piece: Piece, start: int, end: int) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.measure.calls import Calls, Floats
+from harness.measure.certified import Trust, trust
 from harness.measure.charge import wasted_usd
 from harness.measure.compare import compare
 from harness.measure.compare_findings import Side, identity_findings, tail_finding
@@ -13,8 +14,9 @@ from harness.measure.cost import Money, cost_findings, cost_ratio, cost_summary,
 from harness.measure.curve import Curve, completion_curve
 from harness.measure.estimates import Units
 from harness.measure.facts import Records, RunFacts
-from harness.measure.findings import call_findings, run_findings, task_findings, unsent_finding
+from harness.measure.findings import call_findings, gap_findings, run_findings, task_findings, unsent_finding
 from harness.measure.intervals import RUNS_MIN
+from harness.measure.load import calls_load
 from harness.measure.metrics.task import start_lag_ns, task_time_ns
 from harness.measure.summary import MEASURED, Kept, measured, throughput, units, workload_summary
 from harness.measure.tier import Serving, tier_findings
@@ -55,14 +57,15 @@ def conclude(records: Records, facts: RunFacts) -> tuple[Summary, VerdictRecord]
     runs = {task.task_id: task.repeat for task in records.tasks} if facts.repeats > 1 else None
     lanes = {name: _lane(records, facts, name, runs) for name in facts.backends}
     compared, ratios, findings = _comparisons(lanes, facts, runs)
+    trusted = trust(facts.standing, clock=_clock(lanes), load=calls_load(records.calls))
     summary = Summary(
         backends={
             name: BackendSummary({facts.workload: _workload(lane, facts, name)})
             for name, lane in lanes.items()
         },
         compare=compared,
-        meter=_meter(lanes, facts),
-        findings=[*_run_findings(lanes, facts), *_lane_findings(lanes, facts), *findings],
+        meter=_meter(lanes, facts, trusted),
+        findings=[*_run_findings(lanes, facts, trusted), *_lane_findings(lanes, facts), *findings],
         verdict=Verdict.NONE,
         intervals="between runs" if facts.repeats >= RUNS_MIN else "within this run",
     )
@@ -73,6 +76,7 @@ def conclude(records: Records, facts: RunFacts) -> tuple[Summary, VerdictRecord]
         workers=() if facts.lost_allowed else [worker.detail for worker in facts.lost_workers],
         objectives=facts.objectives,
         cost_ratios=ratios,
+        doubt=trusted.doubt(_bound_share(lanes)),
     )
     return replace(summary, verdict=verdict.verdict), verdict
 
@@ -156,12 +160,13 @@ def _side(name: str, lane: _Lane, facts: RunFacts) -> Side:
     return Side(name, facts.workload, lane.kept.tasks, lane.kept.calls, earlier=lane.warm)
 
 
-def _run_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]:
+def _run_findings(lanes: Mapping[str, _Lane], facts: RunFacts, trusted: Trust) -> list[Finding]:
     warm = {name: len(lane.warm) for name, lane in lanes.items()}
     simulated = any(one.identity.simulated for one in facts.backends.values())
     found = run_findings(
         facts.caveats, simulated=simulated, salted=facts.salted, interrupted=facts.interrupted, warm=warm
     )
+    found += trusted.findings()
     if facts.loop_lag_p99_ms is not None and facts.loop_lag_p99_ms > LOOP_LAG_MS:
         detail = (
             f"the engine's loop was {facts.loop_lag_p99_ms:.0f} ms late at p99 (limit {LOOP_LAG_MS:.0f} ms)"
@@ -182,6 +187,7 @@ def _lane_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]
             *cost_findings(name, workload, kept.calls, facts.backends[name].prices),
             *tier_findings(serving[name], [one for other, one in serving.items() if other != name]),
             tail_finding(name, workload, kept.tasks),
+            *gap_findings(name, workload, kept.gaps.at(lane.units.place)),
         ]
         if kept.dropped:
             found.append(_unsent(kept, facts, name))
@@ -209,23 +215,40 @@ def _unsent(kept: Kept, facts: RunFacts, name: str) -> Finding:
     )
 
 
-def _meter(lanes: Mapping[str, _Lane], facts: RunFacts) -> MeterSummary:
+def _meter(lanes: Mapping[str, _Lane], facts: RunFacts, trusted: Trust) -> MeterSummary:
     """Say how good the instrument was: lateness, shared reads, width of the bounds on TTFT and end."""
-    calls = [lane.kept.calls[lane.kept.calls.streamed_events > 0] for lane in lanes.values()]
+    calls = _streamed(lanes)
     tasks = [task for lane in lanes.values() for task in lane.kept.tasks]
     events = sum(int(one.streamed_events.sum()) for one in calls)
     shared = sum(int(one.shared_read_events.sum()) for one in calls)
-    loop = any(one.clock.are((StampClock.LOOP,)).any() for one in calls)
     none = Estimate(value=None, reason=Reason.UNKNOWN)
     return MeterSummary(
-        clock=str(StampClock.LOOP if loop else StampClock.KERNEL),
-        certified=False,
+        clock=_clock(lanes),
+        certified=trusted.certified,
         loop_lag_p99_ms=none if facts.loop_lag_p99_ms is None else Estimate(facts.loop_lag_p99_ms),
         start_lag_p99_ms=observed(np.array([start_lag_ns(task) / 1e6 for task in tasks]), 0.99),
         shared_read_share=Estimate(shared / events, n=events) if events else none,
         cpu_share=Estimate(facts.cpu_share),
         bound_p99_us=observed(np.concatenate([_bounds_us(one) for one in calls]), 0.99),
     )
+
+
+def _streamed(lanes: Mapping[str, _Lane]) -> list[Calls]:
+    return [lane.kept.calls[lane.kept.calls.streamed_events > 0] for lane in lanes.values()]
+
+
+def _clock(lanes: Mapping[str, _Lane]) -> str:
+    loop = any(one.clock.are((StampClock.LOOP,)).any() for one in _streamed(lanes))
+    return str(StampClock.LOOP if loop else StampClock.KERNEL)
+
+
+def _bound_share(lanes: Mapping[str, _Lane]) -> float:
+    """Give the greatest share, of any backend, that its calls' bounds have in its tasks' time."""
+    shares = []
+    for lane in lanes.values():
+        time_ns = sum(task_time_ns(task) for task in lane.kept.tasks)
+        shares.append(float(_bounds_us(lane.kept.calls).sum()) * 1e3 / time_ns if time_ns > 0 else 0.0)
+    return max(shares, default=0.0)
 
 
 def observed(values: Floats, q: float) -> Estimate:

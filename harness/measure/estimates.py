@@ -18,7 +18,7 @@ from harness.measure.curve import (
     time_at,
 )
 from harness.measure.curve import share_replicates as curve_replicates
-from harness.measure.gaps import BEYOND, Gaps
+from harness.measure.gaps import BEYOND, Gaps, clumped_share
 from harness.measure.intervals import (
     Resampling,
     effective,
@@ -99,10 +99,12 @@ def _too_few(n: int, q: float) -> Estimate:
 
 
 def gap_estimates(gaps: Gaps, units: Units, qs: Sequence[float]) -> list[Estimate]:
-    """Give quantiles of the pooled gaps in us of the tasks that have a unit."""
+    """Give quantiles of the pooled gaps in us of tasks that have a unit; none if they came in clumps."""
     placed = gaps.at(units.place)
     pooled = placed.pooled()
     n = pooled.total
+    if clumped_share(pooled) is not None:
+        return [Estimate(value=None, n=n, reason=Reason.UNKNOWN) for _ in qs]
     points = {q: histograms.quantile(pooled, q) for q in qs if n >= needed(q)}
     known = {q: point for q, point in points.items() if point is not None}
     counts = placed.per_place(units.n, up_to=BEYOND - 1)

@@ -9,7 +9,7 @@ from harness.measure.gaps import Gaps
 from harness.objectives import Objectives
 from harness.prices import Prices
 from harness.records import TaskRecord
-from harness.results import FindingName
+from harness.results import FindingName, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class RunFacts:
     open load. measure_s: how long tasks were started in measure; run_s: until the last one had
     ended; all repeats together. caveats: (finding, detail) of plans and of how the run went.
     loop_lag_p99_ms: lateness of the engine's own pulse. lost_allowed: a run that lost workers may be valid.
+    standing: the meter's certificate on the machine that measured.
     """
 
     title: str
@@ -61,6 +62,7 @@ class RunFacts:
     caveats: Sequence[tuple[FindingName, str]] = field(default=())
     lost_workers: Sequence[LostWorker] = field(default=())
     lost_allowed: bool = False
+    standing: Standing = field(default=Standing())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,18 @@ import numpy as np
 
 from harness.measure.breakdown import shares
 from harness.measure.calls import THROTTLED, Calls
+from harness.measure.gaps import Placed, clumped_share
 from harness.measure.metrics.recorded import events_per_token, streamed_tokens
 from harness.measure.metrics.registry import METRICS
 from harness.records import TaskOutcome, TaskRecord, TokenSource
 from harness.results import Finding, FindingName
-from harness.values import StampClock
+from harness.values import ErrorKind, StampClock
 
 ADVICE: Mapping[FindingName, str] = {
     FindingName.SIMULATED: "measure the real backends with `url` before you buy",
     FindingName.SHORTENED: "take the preset `coding` for real sizes",
-    FindingName.UNCERTIFIED: "nothing has proved this machine's stamps yet",
+    FindingName.UNCERTIFIED: "`harness selftest` measures in a minute how good its stamps are",
+    FindingName.BEYOND_CERTIFICATE: "fewer users, or a machine that proves more",
     FindingName.CACHE_SALT_OFF: "earlier runs and other backends may have warmed the caches",
     FindingName.COLD_START: "set `warm_up_s`: the first wave meets an empty server",
     FindingName.WARM_UP: "their first wave met an empty server",
@@ -58,6 +60,8 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.TIER_CHANGED: "tiers share no prompt cache: after a change the prompt is read anew",
     FindingName.TIER_CONTRADICTED: "the tier's name and its speed do not fit: ask the vendor what served",
     FindingName.TIER_UNKNOWN: "money follows the tier that was asked for, which may not have served",
+    FindingName.COALESCED: "something on the way (a proxy?) holds events back: gaps are not quoted",
+    FindingName.CLIENT_RESOURCE: "they say nothing of the server: give this machine more, or ask for less",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
 
@@ -87,6 +91,10 @@ def call_findings(backend: str, workload: str, calls: Calls) -> Iterable[Finding
         detail = f"{len(failed)} of {len(calls)} calls failed: {kinds}; most often: {said}"
         yield found(FindingName.FAILED_CALLS, detail)
     yield from _throttled(found, calls)
+    short = int(calls.error_kind.are((ErrorKind.CLIENT_RESOURCE,)).sum())
+    if short:
+        detail = f"this machine ran out of sockets, files or memory in {short} of {len(calls)} calls"
+        yield found(FindingName.CLIENT_RESOURCE, detail)
     loop = int((calls.clock.are((StampClock.LOOP,)) & (calls.streamed_events > 0)).sum())
     if loop:
         yield found(FindingName.LOOP_STAMPS, f"{loop} of {len(calls)} calls have no kernel stamps throughout")
@@ -144,6 +152,14 @@ def _wide_bounds(found: Callable[[FindingName, str], Finding], calls: Calls) -> 
         yield found(FindingName.WIDE_BOUNDS, f"bounds are wider than a tenth: {', '.join(wide)}")
 
 
+def gap_findings(backend: str, workload: str, gaps: Placed) -> Iterable[Finding]:
+    """Tell when events came in clumps."""
+    share = clumped_share(gaps.pooled())
+    if share is not None:
+        detail = f"{share:.0%} of gaps are shorter than 1 ms, though events came slower on the whole"
+        yield Finding(FindingName.COALESCED, backend, workload, detail)
+
+
 def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> Iterable[Finding]:
     """Find what the tasks of one workload on one backend show."""
     cut = sum(task.outcome is TaskOutcome.CUT for task in tasks)
@@ -190,7 +206,6 @@ def run_findings(
         found.append((FindingName.WARM_UP, f"warm-up: {told} tasks, left out"))
     else:
         found.append((FindingName.COLD_START, "no warm-up: the first wave of tasks is in the numbers"))
-    found.append((FindingName.UNCERTIFIED, "there is no certificate of the meter on this machine"))
     return found
 
 

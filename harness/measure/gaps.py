@@ -21,7 +21,21 @@ BEYOND = int(bucket(np.array([OVERFLOW_FROM]))[0])
 """The bucket of what fits into none."""
 WIDTH = BEYOND + 1
 
+CLUMP_US, CLUMP_SHARE = 1000, 0.5
+"""Events came in clumps if more than this share of the gaps is shorter (research: c8s#140)."""
+CLUMP_MEAN_US = 2000
+"""And if the mean gap is longer: a stream of 750 tokens/s has short gaps by itself."""
+
 Ints = NDArray[np.int64]
+
+
+def clumped_share(pooled: Histogram) -> float | None:
+    """Give the share of gaps below 1 ms where it shows that something held events back; else None."""
+    edges = lower_edge(pooled.buckets)
+    if not pooled.total or (edges * pooled.counts).sum() <= CLUMP_MEAN_US * pooled.total:
+        return None
+    share = float(pooled.counts[edges < CLUMP_US].sum()) / pooled.total
+    return share if share > CLUMP_SHARE else None
 
 
 def values_of(counted: Histogram) -> Ints:

@@ -62,20 +62,22 @@ def call_error(timeline: Timeline) -> CallError | None:
 
 
 def records_of(
-    timeline: Timeline, facts: CallFacts, *, cut: bool, key: str | None = None
+    timeline: Timeline, facts: CallFacts, *, cut: bool, cancelled: bool = False, key: str | None = None
 ) -> tuple[CallRecord, EventsRecord]:
     """Make both records; all times move to the run's axis (`facts.origin_ns` becomes 0).
 
-    A call that was `cut` has no error of its own: it did not end. `key` is kept out of all that the server
-    said; that is also bounded in length and cannot steer a terminal.
+    A call that was `cut` or `cancelled` has no error of its own: it did not end. `key` is kept out of all
+    that the server said; that is also bounded in length and cannot steer a terminal.
     """
-    error = None if cut else call_error(timeline)
+    error = None if cut or cancelled else call_error(timeline)
     answer, origin = timeline.answer, facts.origin_ns
     high = np.frombuffer(answer.high_ns, dtype=np.int64) - origin
     low = np.maximum(np.frombuffer(answer.low_ns, dtype=np.int64), timeline.sent_ns) - origin
     answers = list(islice((i for i, kind in enumerate(answer.kinds) if kind != REASONING), 1))
     sizes = read_sizes(high, low)
     usage, tokens = answer.usage, event_tokens(answer)
+    cancelled_ns = timeline.cancelled_ns if cancelled else None
+    late = 0 if cancelled_ns is None else int((high > cancelled_ns - origin).sum())
     call = CallRecord(
         call_id=facts.call_id,
         task_id=facts.task_id,
@@ -107,7 +109,7 @@ def records_of(
         reasoning_tokens=usage.reasoning_tokens if usage else None,
         hidden_tokens=hidden_of(answer),
         token_source=token_source(usage, tokens),
-        outcome=_outcome(error, cut=cut),
+        outcome=_outcome(error, cut=cut, cancelled=cancelled),
         status=timeline.status,
         error=error,
         attempts=_attempts(timeline, error, origin_ns=origin, key=key),
@@ -115,13 +117,21 @@ def records_of(
         tier_asked=facts.tier_asked,
         tier_served=answer.tier_served,
         finish_reason=answer.finish_reason,
-        cancelled_ns=None,
+        cancelled_ns=None if cancelled_ns is None else cancelled_ns - origin,
         request_id=answer.request_id or timeline.request_id,
         server_timing=dict(answer.server_timing) or None,
         first_event_tokens=tokens[0] if tokens else None,
         tokens_after_last=tokens_after_last(tokens, streamed=streamed_of(answer)),
         streamed_events=len(answer.high_ns),
-        network_ns=timeline.network_ns,
+        network_ns=network_of(timeline),
+        dns_ns=timeline.dns_ns,
+        connect_ns=timeline.connect_ns,
+        tls_ns=timeline.tls_ns,
+        upgrade_ns=timeline.upgrade_ns,
+        reconnects=timeline.reconnects,
+        after_cancel_ns=None if cancelled_ns is None else max(0, (timeline.last_byte_ns or 0) - cancelled_ns),
+        after_cancel_events=late,
+        after_cancel_tokens=_sum(tokens[len(tokens) - late :]) if late else None,
         received_bytes=timeline.received_bytes,
         input_planned=facts.input_planned,
         output_asked=facts.output_asked,
@@ -130,6 +140,20 @@ def records_of(
         warnings=timeline.warnings + answer.warnings,
     )
     return _fit_to_keep(call, key), _events(call, answer.kinds, tokens=tokens, high=high, sizes=sizes)
+
+
+def network_of(timeline: Timeline) -> int:
+    """Sum up what the path cost this call: opening its connection, and one round trip.
+
+    Where the server tells its path's round trip (`rtt_s`: a simulated path, of which the kernel sees only
+    loopback), that one counts, and opening a connection took no less than one.
+    """
+    opening = timeline.dns_ns + timeline.connect_ns + timeline.tls_ns + timeline.upgrade_ns
+    told_s = timeline.answer.server_timing.get("rtt_s")
+    if told_s is None:
+        return opening + timeline.round_trip_ns
+    round_trip = round(told_s * 1e9)
+    return (max(opening, round_trip) if timeline.connection == "new" else opening) + round_trip
 
 
 def _fit_to_keep(call: CallRecord, key: str | None) -> CallRecord:
@@ -235,10 +259,16 @@ def _events(
     )
 
 
-def _outcome(error: CallError | None, *, cut: bool) -> CallOutcome:
+def _outcome(error: CallError | None, *, cut: bool, cancelled: bool) -> CallOutcome:
     if cut:
         return CallOutcome.CUT
+    if cancelled:
+        return CallOutcome.CANCELLED
     return CallOutcome.OK if error is None else CallOutcome.FAILED
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def _at(times: Times, index: list[int]) -> int | None:

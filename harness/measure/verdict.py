@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.measure.certified import BOUND_SHARE_MAX, Doubt
 from harness.measure.decision import decide, sentence
 from harness.objectives import Objective, ObjectiveFor, Objectives
 from harness.results import (
@@ -30,6 +31,11 @@ START_LAG_MS = 50.0
 START_LAG_SHARE = 0.01
 CLIENT_SHARE = 0.02
 
+STAMPED = ("ttft", "ttfo", "gap", "tpot", "decode_tokens_per_s")
+"""Metrics of single stamps."""
+UNTIMED = ("cost_per_task", "events_per_token")
+"""Metrics in which there is no time."""
+
 CostRatios = Mapping[str, Mapping[str, Estimate]]
 """candidate -> workload -> candidate / baseline of USD per completed task."""
 
@@ -45,19 +51,22 @@ def judge(
     workers: Sequence[str] = (),
     objectives: Objectives = _NOTHING,
     cost_ratios: CostRatios | None = None,
+    doubt: Doubt | None = None,
 ) -> VerdictRecord:
     """Decide every objective and the run. `lost`: backend -> why it was given up; `workers`: those that died.
+
+    doubt: the run's stamps are not proved at its load: objectives that hang on them are INCONCLUSIVE.
 
     INVALID goes before FAIL, FAIL before INCONCLUSIVE, that before PASS; NONE where nothing is asked.
     Reasons come in that order too, a sentence for each; objectives are decided in an invalid run as well.
     """
     invalid = [*workers, *_unsound(summary, lost), *_late(summary)]
     rows = [*_held(summary, objectives), *_compared(summary, objectives, cost_ratios or {})]
-    decided = [row.decided(objectives) for row in rows]
+    decided = [row.decided(objectives, doubt) for row in rows]
     worst = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
     verdicts = [Verdict.INVALID] * bool(invalid) + [one for one in worst if one in decided] + [Verdict.NONE]
     reasons = [
-        row.sentence(verdict)
+        row.sentence(verdict, doubt)
         for shown in (Verdict.FAIL, Verdict.INCONCLUSIVE)
         for row, verdict in zip(rows, decided, strict=True)
         if verdict is shown
@@ -86,12 +95,21 @@ class _Row:
     objective: Objective
     estimate: Estimate
 
-    def decided(self, objectives: Objectives) -> Verdict:
+    def decided(self, objectives: Objectives, doubt: Doubt | None) -> Verdict:
+        if doubt is not None and self._hangs_on_stamps(doubt):
+            return Verdict.INCONCLUSIVE
         return decide(self.estimate, self.objective, policy=objectives.policy)
 
-    def sentence(self, verdict: Verdict) -> str:
+    def sentence(self, verdict: Verdict, doubt: Doubt | None) -> str:
         place = self.backend if self.workload is None else f"{self.backend}/{self.workload}"
+        if doubt is not None and self._hangs_on_stamps(doubt):
+            return f"{place}: {self.objective.text}: {doubt.why}"
         return f"{place}: {self.objective.text}: {sentence(self.estimate, self.objective, verdict)}"
+
+    def _hangs_on_stamps(self, doubt: Doubt) -> bool:
+        """Whether single stamps decide it; times of tasks hang on them where their bounds are wide."""
+        metric = self.objective.metric
+        return metric in STAMPED or (metric not in UNTIMED and doubt.bound_share >= BOUND_SHARE_MAX)
 
     def written(self, verdict: Verdict) -> dict[str, Any]:
         return {
@@ -184,6 +202,9 @@ def _comparison(result: CompareSummary, metric: str) -> Estimate:
 
 def _unsound(summary: Summary, lost: Mapping[str, str]) -> Iterator[str]:
     yield from (f"{backend}: given up: {why}" for backend, why in lost.items())
+    for finding in summary.findings:
+        if finding.name is FindingName.CLIENT_RESOURCE:
+            yield f"{finding.backend}/{finding.workload}: {finding.detail}"
     for name, backend in summary.backends.items():
         for workload, result in backend.workloads.items():
             if not result.tasks.completed:

@@ -84,10 +84,11 @@ async def _whole(endpoint: Endpoint, call: Call) -> web.StreamResponse:
     first_byte_ns = None
     try:
         await done.wait()
+        body = call.encoder.completion()
         first_byte_ns = CLOCK.now_ns()
     finally:
         endpoint.close(call, first_byte_ns, sends=[], cancelled=first_byte_ns is None)
-    return web.Response(body=call.encoder.completion(), content_type=JSON, headers=call.headers)
+    return web.Response(body=body, content_type=JSON, headers=call.headers)
 
 
 def _set_at_last(done: asyncio.Event, _tokens: int, last: bool) -> None:

@@ -1,13 +1,21 @@
 """What a request asks of a simulator, whatever its dialect: a prompt in prefixes, and a plan. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from harness.simulator.prefix_cache import Prefix
 
 DEFAULT_OUTPUT_TOKENS = 128
+
+
+class UnservableError(Exception):
+    """A request that is well made and cannot be served; `code` is OpenAI's word for why."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Finish(StrEnum):
@@ -115,9 +123,23 @@ def plan_of(body: Mapping[str, Any], *, limit: int | None, least: int | None = N
     )
 
 
+def all_text(plan: Plan) -> Plan:
+    """Fold reasoning and tool calls into text, for interfaces that know neither."""
+    finish = Finish.STOP if plan.finish is Finish.TOOLS else plan.finish
+    text = plan.text_tokens + plan.reasoning_tokens + sum(tool.tokens for tool in plan.tools)
+    return replace(plan, reasoning_tokens=0, text_tokens=text, tools=(), finish=finish)
+
+
 def reserved(prefixes: tuple[Prefix, ...], plan: Plan, *, limit: int | None) -> int:
     """Tokens that vendors charge before the run: the prompt and the most that may come."""
     return prefixes[-1].tokens + (limit or plan.output_tokens)
+
+
+def model_in(body: Mapping[str, Any]) -> str:
+    """Read the model's name, which must be there."""
+    if not isinstance(body.get("model"), str):
+        raise ValueError("'model' must be a string")  # noqa: TRY004 - one error for all bad bodies
+    return str(body["model"])
 
 
 def text_in(body: Mapping[str, Any], key: str) -> str | None:

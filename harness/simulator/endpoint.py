@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.behaviour import Behaviour
 from harness.clock import Clock, wall_time
-from harness.simulator.asked import Asked, Place
+from harness.simulator.asked import Asked, Place, UnservableError
 from harness.simulator.dialects.speech import Speech
 from harness.simulator.jobs import Job
 from harness.simulator.limits import Limits
@@ -105,6 +105,8 @@ class Endpoint:
     ) -> None:
         """End a call, done or not, and log it."""
         call.serving.cancel(call.job)
+        if not cancelled and call.output.asked.options.get("store"):
+            self._store(call.output)
         if self._log:
             self._log.write(
                 {
@@ -119,12 +121,6 @@ class Endpoint:
                 }
             )
 
-    def store(self, id_: str, prefixes: tuple[Prefix, ...]) -> None:
-        """Keep an answer, so that a later request can go on from it."""
-        self.stored[id_] = prefixes
-        if len(self.stored) > STORED_ANSWERS:
-            self.stored.popitem(last=False)
-
     def stats(self) -> dict[str, Any]:
         """Count what happened; `refused` by status, `fallback` as the machine itself tells it."""
         told = {**self._serving.stats(), "refused": {str(s): n for s, n in self._refused.items()}}
@@ -137,10 +133,18 @@ class Endpoint:
             asked = speech.parse(body, place)
         except ValueError as error:
             return Refusal(400, f"{error}.")
+        except UnservableError as error:
+            return Refusal(400, f"{error}.", code=error.code)
         if asked.model not in (None, self.profile.model):
             message = f"The model `{asked.model}` does not exist; this server serves `{self.profile.model}`."
             return Refusal(404, message, code="model_not_found")
         return asked
+
+    def _store(self, output: Output) -> None:
+        """Keep an answer, so that a later request can go on from it."""
+        self.stored[output.facts.id] = output.history
+        if len(self.stored) > STORED_ANSWERS:
+            self.stored.popitem(last=False)
 
     def _counted(self, refusal: Refusal) -> Refusal:
         self._refused[refusal.status] += 1

@@ -15,12 +15,16 @@ class Job:
 
     prefixes: the prompt, message by message, shortest prefix first; the last one is the whole prompt.
     output_tokens: at least 1. cached_tokens: prompt tokens that need no prefill. queued_ns: how long it
-    waited, ready, for its turn.
+    waited, ready, for its turn. Whoever serves it writes when it arrived and when its first and its newest
+    tokens were due.
     """
 
     id: int
     prefixes: tuple[Prefix, ...]
     output_tokens: int
+    arrived_ns: int = 0
+    first_ns: int = 0
+    newest_ns: int = 0
     cached_tokens: int = 0
     queued_ns: int = 0
 

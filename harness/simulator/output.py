@@ -12,6 +12,7 @@ import orjson
 
 from harness.simulator.asked import Asked, Plan
 from harness.simulator.jobs import Job
+from harness.simulator.prefix_cache import Prefix
 from harness.values import EventKind
 
 _TEXT = """
@@ -122,6 +123,24 @@ class Output:
     def x_sim(self) -> dict[str, float]:
         """What the simulator knows of this call's way: round trip and wait for a turn, in ms."""
         return {"rtt_ms": self.facts.rtt_ms, "queue_ms": self._job.queued_ns / 1e6}
+
+    @property
+    def prompt_ns(self) -> int:
+        """From the end of the wait for a turn to the first token."""
+        return self._job.first_ns - self._job.arrived_ns - self._job.queued_ns
+
+    @property
+    def decode_ns(self) -> int:
+        """From the first token to the newest."""
+        return self._job.newest_ns - self._job.first_ns
+
+    @property
+    def history(self) -> tuple[Prefix, ...]:
+        """Prompt and visible answer, for a later request that goes on from here."""
+        asked = self._job.prefixes
+        visible = self.sent_tokens - self.reasoning_tokens
+        said = Prefix(hash((asked[-1].key, self.facts.id)), asked[-1].tokens + visible)
+        return (*asked, said)
 
     def take(self, tokens: int) -> Iterator[Piece]:
         """Yield the next `tokens`; hidden ones count and make no piece."""

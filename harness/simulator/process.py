@@ -17,25 +17,25 @@ STOP_S = 5.0
 
 
 class SimulatorProcess:
-    """A running `harness.simulator.server`; leaving the `with` block ends it.
+    """A running server of `harness.simulator`; leaving the `with` block ends it.
 
     It is started at once and waited for in `urls`, so that the caller can import its own things
     meanwhile. The child ends with its parent, however that dies: it watches its stdin.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", errors: IO[bytes], *, profiles: list[str]) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", errors: IO[bytes], *, listeners: int) -> None:
         self._process = process
         self._errors = errors
-        self._profiles = profiles
+        self._listeners = listeners
         self._urls: list[str] = []
 
     def urls(self) -> list[str]:
-        """Wait until all profiles are served; their base URLs (`http://127.0.0.1:PORT/v1`) in order.
+        """Wait until all of it is served; its base URLs (`http://127.0.0.1:PORT/v1`) in order.
 
         Raises UsageError with the child's sentence if it could not start.
         """
         out = self._process.stdout
-        while out and len(self._urls) < len(self._profiles):
+        while out and len(self._urls) < self._listeners:
             line = out.readline()
             if not line:
                 self._process.wait()
@@ -104,9 +104,20 @@ def simulators(
         command += ["--log", str(log)]
     if tls:
         command += ["--tls-cert", str(tls[0]), "--tls-key", str(tls[1])]
+    return serve(command, listeners=len(names))
+
+
+def truth_server(*words: str, pem: Path | None = None) -> SimulatorProcess:
+    """Start `harness.simulator.truth_server`; with `pem` (certificate and key) its second URL is TLS."""
+    command = [sys.executable, "-m", "harness.simulator.truth_server", *words]
+    return serve([*command, "--pem", str(pem)] if pem else command, listeners=2 if pem else 1)
+
+
+def serve(command: list[str], *, listeners: int) -> SimulatorProcess:
+    """Start a server that prints a JSON line with its `url` for each listener, and ends with its stdin."""
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process; a pipe could fill and block it
     # In a process group of its own: an interrupt from the keyboard must not end it before the run drains.
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, process_group=0
     )
-    return SimulatorProcess(process, errors, profiles=names)
+    return SimulatorProcess(process, errors, listeners=listeners)

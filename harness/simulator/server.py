@@ -1,6 +1,7 @@
 """Simulated backends on loopback, one port per profile: `python -m harness.simulator.server --profile NAME`.
 
-ROUTES says which dialects are spoken where; beside them `GET /v1/models`, `GET /healthz` and `GET /stats`.
+ROUTES says which dialects are spoken where; beside them responses over a WebSocket, `GET /v1/models`,
+`GET /healthz` and `GET /stats`.
 With HARNESS_SIMULATOR_KEY set, the dialects want it, wherever each carries its key. When it listens, it
 prints one JSON line per profile: `{"profile": ..., "url": "http://127.0.0.1:PORT/v1"}`.
 
@@ -46,6 +47,7 @@ from harness.errors import UsageError
 from harness.simulator.answering import CLOCK, Handler, answering, keys_in, refused
 from harness.simulator.dialects import CHAT, ROUTES
 from harness.simulator.endpoint import Endpoint
+from harness.simulator.lanes import lanes
 from harness.simulator.profiles import Profile, profiles
 from harness.simulator.refusal import Refusal
 from harness.simulator.relay import relay
@@ -74,6 +76,7 @@ def application(endpoint: Endpoint, *, key: str | None) -> web.Application:
     built = web.Application(client_max_size=BODY_LIMIT, middlewares=[_errors_as_json])
     for path, speech in ROUTES:
         built.router.add_post(path, answering(endpoint, speech, key=key))
+    built.router.add_get("/v1/responses", lanes(endpoint, key=key))
     built.router.add_get("/v1/models", models)
     built.router.add_get("/healthz", healthz)
     built.router.add_get("/stats", stats)

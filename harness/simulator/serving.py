@@ -58,7 +58,7 @@ class Serving:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._open: dict[int, Deliver] = {}
+        self._open: dict[int, tuple[Job, Deliver]] = {}
         self._jobs = 0
         self._events = 0
         self._peak = 0
@@ -66,7 +66,8 @@ class Serving:
 
     def start(self, job: Job, deliver: Deliver, *, received_ns: int) -> None:
         """Let `job` run; `deliver` is called at each emission's time, from the timer."""
-        self._open[job.id] = deliver
+        job.arrived_ns = received_ns
+        self._open[job.id] = (job, deliver)
         self._peak = max(self._peak, len(self._open))
         self._jobs += 1
         self._model.submit(job, received_ns)
@@ -105,6 +106,9 @@ class Serving:
         for emission in self._model.advance(self._clock.now_ns()):
             self._late_us.append((self._clock.now_ns() - emission.at_ns) // 1000)
             self._events += 1
-            deliver = self._open.pop(emission.job_id) if emission.last else self._open[emission.job_id]
+            job, deliver = self._open[emission.job_id]
+            job.first_ns, job.newest_ns = job.first_ns or emission.at_ns, emission.at_ns
+            if emission.last:
+                del self._open[emission.job_id]
             deliver(emission.tokens, emission.last)
         self._arm()

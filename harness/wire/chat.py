@@ -12,6 +12,7 @@ from harness.wire.draft import Draft
 from harness.wire.prompt import encode
 from harness.wire.sse import FrameReader
 from harness.wire.usage import count, counts_of_chat
+from harness.wire.vendors import take_times
 
 
 class ChatReading:
@@ -38,8 +39,8 @@ class ChatReading:
         if type(choices) is list:
             for choice in choices:
                 bits |= self._choice(choice)
-        if bits and (usage or "timings" in event):
-            self._running(usage, event.get("timings"))
+        if usage or not bits or "timings" in event:
+            self._beside(event, bits)
         return bits
 
     def whole(self, answer: dict[str, Any]) -> None:
@@ -63,13 +64,27 @@ class ChatReading:
             self._finish(state, choice)
         delta = choice.get("delta")
         if not delta or type(delta) is not dict:
-            return 0
+            return state.said(choice.get("text"))  # legacy completions
         if len(delta) == 1:  # the usual one
             content = delta.get("content")
             if content and type(content) is str:
                 state.text.append(content)
                 return TEXT
         return state.delta(delta)
+
+    def _beside(self, event: dict[str, Any], bits: int) -> None:
+        """Take what stands beside the choices: running totals; at the end times, and usage in odd places."""
+        draft, usage = self.draft, event.get("usage")
+        if bits:
+            self._running(usage, event.get("timings"))
+            if draft.choices[0].finish_reason is None:
+                return
+        take_times(event, draft.timing)
+        groq = event.get("x_groq")
+        if not usage and type(groq) is dict:  # Groq, where usage was not asked for
+            self._told(groq.get("usage"))
+            if groq.get("error"):
+                draft.broke({"error": groq["error"]})
 
     def _running(self, usage: object, timings: object) -> None:
         """Keep the running total of tokens that few streams tell.
@@ -92,6 +107,7 @@ class ChatReading:
 
     def _finish(self, state: ChoiceState, choice: dict[str, Any]) -> None:
         self.draft.finish(state, choice["finish_reason"])
+        self._told(choice.get("usage"))  # Moonshot's place for it
         if state.finish_reason == "error":
             self.draft.broke(choice, "the server ended the answer with finish_reason error")
 

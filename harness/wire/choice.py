@@ -33,7 +33,7 @@ class ChoiceState:
 
     def delta(self, delta: dict[str, Any]) -> int:
         """Take a delta of any sort; bits of what it carries."""
-        bits = self._content(delta.get("content")) | self._content(delta.get("refusal"))
+        bits = self.said(delta.get("content")) | self.said(delta.get("refusal"))
         bits |= self._reasoning(delta)
         calls, old = delta.get("tool_calls"), delta.get("function_call")
         if isinstance(calls, list) and self.tools.add(calls):
@@ -42,8 +42,8 @@ class ChoiceState:
             bits |= TOOL
         return bits
 
-    def _content(self, content: object) -> int:
-        """Text, or a list of parts (Mistral: `text` and `thinking`)."""
+    def said(self, content: object) -> int:
+        """Take text, or a list of parts (Mistral: `text` and `thinking`); bits of what it carries."""
         if isinstance(content, str) and content:
             self.text.append(content)
             return TEXT
@@ -51,17 +51,17 @@ class ChoiceState:
         for part in content if isinstance(content, list) else ():
             inner = part if isinstance(part, dict) else {"text": part}
             if isinstance(inner.get("text"), str):
-                bits |= self._content(inner["text"])
+                bits |= self.said(inner["text"])
             elif thought := _thought(inner.get("thinking")):
                 self.raw_reasoning = True
-                bits |= self._think(thought)
+                bits |= self.think(thought)
         return bits
 
     def _reasoning(self, delta: dict[str, Any]) -> int:
         """`reasoning` and `reasoning_content`, often both with one text, and OpenRouter's details."""
         said = delta.get("reasoning_content")
         other = delta.get("reasoning")
-        bits = self._think(said) | (self._think(other) if other != said else 0)
+        bits = self.think(said) | (self.think(other) if other != said else 0)
         details = delta.get("reasoning_details")
         if isinstance(details, list) and details:
             bits |= self._details(details, told=bits != 0)
@@ -81,10 +81,11 @@ class ChoiceState:
                 text, summary = part.get("text"), part.get("summary")
                 self.raw_reasoning |= bool(text)
                 self.summaries |= bool(summary)
-                bits |= 0 if told else self._think(text) | self._think(summary)
+                bits |= 0 if told else self.think(text) | self.think(summary)
         return bits
 
-    def _think(self, text: object) -> int:
+    def think(self, text: object) -> int:
+        """Take a piece of reasoning; bits of what it carries."""
         if isinstance(text, str) and text:
             self.reasoning.append(text)
             return REASONING

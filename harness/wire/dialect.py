@@ -8,6 +8,7 @@ from harness.values import Answer, ErrorKind, Request
 from harness.wire.payload import parse
 from harness.wire.refusal import refusal
 from harness.wire.stream import Frames, Reading, StreamDecoder
+from harness.wire.websocket import MessageFrames
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -22,6 +23,7 @@ class Dialect:
     encode: fills `path` and `body` of a Request. stream_types: content types of its streams, the one to
     ask for first. paths: how its requests' paths end, by which recordings are known. answer_keys: top-level
     keys of its complete answer, sent at once. headers: those that carry a key; fixed_headers: always sent.
+    as_message: turns an encoded body into a WebSocket's message; None where the dialect has no such form.
     """
 
     name: str
@@ -33,10 +35,17 @@ class Dialect:
     answer_keys: tuple[str, ...]
     headers: Callable[[str], Mapping[str, str]] = bearer
     fixed_headers: tuple[tuple[str, str], ...] = ()
+    as_message: Callable[[bytes], bytes] | None = None
 
-    def decoder(self) -> StreamDecoder:
-        """Make the decoder of one answer."""
-        return StreamDecoder(self.reading(), self.frames())
+    def decoder(self, *, messages: bool = False) -> StreamDecoder:
+        """Make the decoder of one answer.
+
+        messages: it is fed whole messages of a WebSocket. That stays open behind an error, which is the end
+        of the answer then.
+        """
+        reading = self.reading()
+        reading.draft.error_ends = messages
+        return StreamDecoder(reading, MessageFrames() if messages else self.frames())
 
     def unstreamed(self, *, status: int, content_type: str | None, body: bytes) -> Answer:
         """Read an answer that is no event stream: its failure, and the text if the whole came at once."""

@@ -15,6 +15,14 @@ def parse(payload: bytes) -> dict[str, Any] | None:
     return event if type(event) is dict else None
 
 
+def dumped(value: object) -> str:
+    """Write what `parse` has read as JSON again."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # what only the lenient reader takes
+        return json.dumps(value)
+
+
 def joined(pieces: list[str]) -> str:
     """Make one text of the pieces, and one character of halves that came in two events."""
     text = "".join(pieces)

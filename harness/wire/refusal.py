@@ -2,10 +2,10 @@
 
 import re
 
-import orjson
-
 from harness.values import CallError, ErrorKind
-from harness.wire.payload import parse
+from harness.wire.payload import dumped, parse
+
+AT_ONCE = "the server sent the whole answer at once, not a stream"
 
 MAX_MESSAGE = 300
 """Characters of a server's text that go into a message."""
@@ -20,7 +20,7 @@ def refusal(*, status: int, content_type: str | None, body: bytes, answer_keys: 
 
     `answer_keys` are the top-level keys of the dialect's complete, unstreamed answer.
     """
-    parsed = parse(body)
+    parsed = parse(body) or parse(_unpacked(body))
     said = (error_message(parsed) or snippet(body)).removesuffix(f" ({status})")
     if status >= _REFUSED:
         return CallError(ErrorKind.HTTP_ERROR, f"HTTP {status}: {said}" if said else f"HTTP {status}")
@@ -29,7 +29,7 @@ def refusal(*, status: int, content_type: str | None, body: bytes, answer_keys: 
     if parsed and parsed.get("error"):
         return CallError(ErrorKind.STREAM_ERROR, f"HTTP {status} with an error: {said}")
     if parsed and any(key in parsed for key in answer_keys):
-        return CallError(ErrorKind.NOT_STREAMED, "the server sent the whole answer at once, not a stream")
+        return CallError(ErrorKind.NOT_STREAMED, AT_ONCE)
     kind = content_type or "no content type"
     return CallError(ErrorKind.NOT_SSE, f"the body is no event stream ({kind}): {said or 'it is empty'}")
 
@@ -42,10 +42,10 @@ def error_message(parsed: object) -> str:
     if isinstance(error, str):
         return _clean(error)
     if not isinstance(error, dict):
-        return _clean(_dump(error))
+        return _clean(dumped(error))
     message = error.get("message") or error.get("error")
     if not isinstance(message, str):
-        return "" if error is parsed else _clean(_dump(error))
+        return "" if error is parsed else _clean(dumped(error))
     code = error.get("code")
     return _clean(message) + (f" ({_clean(str(code))})" if isinstance(code, str | int) else "")
 
@@ -55,8 +55,9 @@ def snippet(body: bytes) -> str:
     return _clean(_TAGS.sub(" ", body[:16384].decode("utf-8", "replace")))
 
 
-def _dump(value: object) -> str:
-    return orjson.dumps(value).decode()
+def _unpacked(body: bytes) -> bytes:
+    """Take the array off an answer: Gemini puts an error into one where it was to stream one."""
+    return body.strip().removeprefix(b"[").removesuffix(b"]")
 
 
 def _clean(text: str) -> str:

@@ -13,22 +13,24 @@ MAX_JUNK_BYTES = 4096
 
 _BOM = b"\xef\xbb\xbf"
 _LF = 0x0A
-_DATA = b"data: "
-_LINE_AND_BLANK = 2
+_DATA, _EVENT = b"data: ", b"event: "
+_TWO_LINES, _THREE_LINES = 2, 3
 
 
 class FrameReader:
     """Cuts one stream into events.
 
     clean: the newest byte was the last one of an event with data, so that this event ends exactly
-    where its read ends. names: `event:` names of the payloads that `feed` returned last, by their
-    place in the list (empty in dialects that name nothing). junk: the first lines that are no field.
+    where its read ends. names: `event:` names of the payloads that were returned last, by their place
+    (empty in dialects that name nothing); not to be changed. junk: the first lines that are no field.
     too_large: the bound was passed; nothing more is read.
     """
 
     __slots__ = (
         "_buffer",
         "_idle",
+        "_line",
+        "_names",
         "_searched",
         "_started",
         "_swallow",
@@ -44,28 +46,44 @@ class FrameReader:
         self._started = False
         self._swallow = False  # the last piece ended in CR: a LF that follows belongs to it
         self._idle = False  # nothing is held back, so a whole event may take the short way
+        self._line = b""  # the last `event:` line that took it, which is nearly always the next one too
+        self._names: dict[int, str] = {}  # what it names
         self.clean = False
         self.junk = b""
         self.names: dict[int, str] = {}
         self.too_large = False
 
     def whole(self, data: bytes) -> bytes | None:
-        """Return the payload if `data` is just one event of one line, as it usually is; else feed it."""
-        if self._idle:
-            lines = data.splitlines()  # bytes know the same line ends as SSE
-            if len(lines) == _LINE_AND_BLANK and not lines[1] and lines[0][:6] == _DATA and data[-1] == _LF:
-                self.clean = True
-                return lines[0][6:]
+        """Return the payload if `data` is just one event of one data line, as it usually is; else feed it.
+
+        An `event:` line may stand before it.
+        """
+        if not self._idle or data[-1] != _LF:
+            return None
+        lines = data.splitlines()  # bytes know the same line ends as SSE
+        if len(lines) == _TWO_LINES and not lines[1] and lines[0][:6] == _DATA:
+            if self.names:
+                self.names = {}
+            self.clean = True
+            return lines[0][6:]
+        if len(lines) == _THREE_LINES and not lines[2] and lines[1][:6] == _DATA and lines[0][:7] == _EVENT:
+            if lines[0] != self._line:
+                self._line = lines[0]
+                self._names = {0: lines[0][7:].decode("utf-8", "replace")}
+            self.names = self._names
+            self.clean = True
+            return lines[1][6:]
         return None
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads of the events that `data` completes; an event without data has none."""
-        payload = self.whole(data)
+        payload = self.whole(data) if data else None
         return self._feed_any(data) if payload is None else [payload]
 
     def flush(self) -> list[bytes]:
         """End the stream: the payload of an event that lacks its blank line, if there is one."""
         block, self._buffer = bytes(self._buffer), bytearray()
+        self.names = {}
         return self._payloads([block])
 
     def _feed_any(self, data: bytes) -> list[bytes]:
@@ -87,7 +105,7 @@ class FrameReader:
         payloads = self._payloads(blocks)
         self.clean = self.clean and not rest
         self._keep(bytearray(rest.lstrip(b"\n")))  # blank lines between events say nothing
-        self._idle = self._started and not (self._buffer or self._swallow or self.names)
+        self._idle = self._started and not (self._buffer or self._swallow)
         return payloads
 
     def _keep(self, rest: bytearray) -> None:

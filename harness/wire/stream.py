@@ -97,7 +97,8 @@ class StreamDecoder:
         payload = self._frames.whole(data)
         if payload is None:
             return self._events(data, stamp_ns)
-        output = self._event(payload, "")
+        names = self._frames.names
+        output = self._event(payload, names[0] if names else "")
         self._bounds.ends_read = output
         over: bool = self._draft.over  # the event may have been the end mark
         if over:
@@ -197,13 +198,16 @@ class StreamDecoder:
             if several
             else {},
             server_timing=draft.timing,
+            incomplete_reason=draft.incomplete,
+            error_status=draft.error_status,
             warnings=self._warnings(usage, plausible=plausible, whole=ended and error is None),
         )
 
     def _flush(self) -> None:
         """Read the last event though its end is missing: finish and usage may stand in it."""
-        for payload in self._frames.flush():  # an end mark here has the time of the connection's end
-            self._bounds.ends_read = self._event(payload, "")
+        for place, payload in enumerate(self._frames.flush()):
+            # an end mark here has the time of the connection's end
+            self._bounds.ends_read = self._event(payload, self._frames.names.get(place, ""))
 
     def _warnings(self, usage: Usage | None, *, plausible: bool, whole: bool) -> tuple[str, ...]:
         """Name what is odd. `whole`: an answer that came to its end without a failure can lack something."""

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from harness.values import ToolCall
-from harness.wire.payload import joined
+from harness.wire.payload import dumped, joined
 
 
 class _Fragments:
@@ -52,6 +52,15 @@ class ToolCalls:
         self._old = self._old or _Fragments(0)
         return _grow(self._old, "", function)
 
+    def add_whole(self, name: object, id_: object, arguments: object) -> bool:
+        """Take a call that came in one piece, of its own whatever the others are called."""
+        self._current = call = self._begin(None)
+        call.id, call.name = _text(id_), _text(name)
+        if type(arguments) is dict:
+            arguments = dumped(arguments)
+        call.arguments = [_text(arguments)]
+        return bool(call.name or call.arguments[0])
+
     def whole(self) -> tuple[ToolCall, ...]:
         """Return what was called, as far as it came."""
         calls = sorted(self._calls, key=lambda call: call.place) or ([self._old] if self._old else [])
@@ -87,7 +96,7 @@ def _grow(call: _Fragments, id_: str, function: dict[str, Any]) -> bool:
         call.name += name
     arguments = function.get("arguments")
     if type(arguments) is dict and arguments:
-        arguments = orjson.dumps(arguments).decode()
+        arguments = dumped(arguments)
     if type(arguments) is str and arguments:
         call.arguments.append(arguments)
         return True

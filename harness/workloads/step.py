@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from harness.clock import Clock
 from harness.errors import Interrupted
-from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
+from harness.measure.breakdown import Piece, breakdown, call_piece, unknown_parts, waiting
 from harness.measure.calls import calls_of
 from harness.measure.charge import task_usd
 from harness.measure.timeline import CallFacts, records_of
@@ -27,6 +27,7 @@ from harness.records import (
 )
 from harness.values import Block, Exchange, Request, Role, Timeline, ToolCall
 from harness.wire import Decoder, Dialect
+from harness.workloads.exchanging import Conversations, Held, until
 
 SALT_TOKENS = 8
 """Length of a salt: the same for everyone, so that salted prompts are equally long."""
@@ -48,7 +49,8 @@ class Session:
 class LiveBackend:
     """A backend as a step sees it: how to speak with it and how to reach it.
 
-    `key` is what nothing that a server says may bring into a record.
+    `key` is what nothing that a server says may bring into a record. `conversations` is set where the
+    transport keeps state, so that calls of a task send only what is new.
     """
 
     name: str
@@ -61,6 +63,7 @@ class LiveBackend:
     extra_body: Mapping[str, Any] | None = None
     key: str | None = field(default=None, repr=False)
     prices: Prices = field(default_factory=dict)
+    conversations: Conversations | None = None
 
     @property
     def simulated(self) -> bool:
@@ -107,12 +110,16 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: `tokens` of the visible answer (as told, else as planned)."""
+    """What came back: `tokens` of the visible answer (as told, else as planned).
+
+    A call that was `cancelled` is neither `ok` nor a failure; what came until then is here.
+    """
 
     ok: bool
     text: str
     tool_calls: tuple[ToolCall, ...]
     tokens: int
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +151,7 @@ class Step:
         self._pieces: list[Piece] = []
         self._records: list[CallRecord] = []
         self._failure: str | None = None
+        self._held = Held()
 
     def salt(self, scope: str) -> tuple[Block, ...]:
         """Give the block that keeps this run's (and scope's) prompts out of everyone else's cache."""
@@ -152,29 +160,37 @@ class Step:
         role = Role.SYSTEM if scope == "shared" else Role.USER
         return (Block(f"salt/{self.setting.salt}/{self._backend.name}/{scope}", SALT_TOKENS, role),)
 
-    async def call(self, planned: PlannedCall) -> Reply:
-        """Make one model call now; a failure is recorded, and ends the task."""
+    async def call(self, planned: PlannedCall, *, cancel_ns: int | None = None) -> Reply:
+        """Make one model call now; a failure is recorded, and ends the task.
+
+        cancel_ns: when its answer is no longer wanted, on the clock's axis; the exchange is closed then.
+        """
         self._calls += 1
         facts = self._facts(planned)
         dialect = self._backend.dialect
-        decoder = dialect.decoder()
+        decoder = dialect.decoder(messages=self._backend.conversations is not None)
         request = dialect.encode(self._request(planned, facts.call_id))
         try:
-            timeline = await self._backend.exchange(request, decoder.feed)
+            timeline = await until(
+                cancel_ns, self._backend.exchange(request, decoder.feed), clock=self._clock
+            )
         except Interrupted as stop:
             timeline = _with_answer(stop.timeline, decoder, ended=False)
             self._keep(_with_body(timeline, dialect, last=False), facts, cut=True)
             raise asyncio.CancelledError from None  # the engine knows why; its own words follow
-        timeline = _with_answer(timeline, decoder, ended=timeline.error is None)
+        cancelled = timeline.cancelled_ns is not None
+        timeline = _with_answer(timeline, decoder, ended=timeline.error is None and not cancelled)
         timeline = _with_body(timeline, dialect)
-        record = self._keep(timeline, facts, cut=False)
+        record = self._keep(timeline, facts, cut=False, cancelled=cancelled)
+        self._held.answered(planned.blocks, timeline, ok=record.error is None and not cancelled)
         if record.error is not None and self._failure is None:
             self._failure = f"{record.error.kind}: {record.error.message}"
         return Reply(
-            ok=record.error is None,
+            ok=record.error is None and not cancelled,
             text=timeline.answer.text,
             tool_calls=timeline.answer.tool_calls,
             tokens=_visible(record, planned),
+            cancelled=cancelled,
         )
 
     async def tools(self, batch: tuple[ToolWait, ...]) -> None:
@@ -200,6 +216,8 @@ class Step:
     def finish(self, outcome: TaskOutcome, *, phase: Phase, reason: str | None = None) -> TaskRecord:
         """Close the task's books. A task that nothing stopped has failed if one of its calls did."""
         setting, origin = self.setting, self.setting.origin_ns
+        if self._backend.conversations is not None:
+            self._backend.conversations.leave(setting.task_id)
         if outcome is TaskOutcome.COMPLETED and self._failure is not None:
             outcome, reason = TaskOutcome.FAILED, self._failure
         ended_ns = self._due_ns if outcome is TaskOutcome.COMPLETED else self._clock.now_ns()
@@ -225,7 +243,7 @@ class Step:
             calls=self._calls,
             tools=[tool for tool in self._tools if tool.started_ns < ended_ns - origin],
             breakdown=shares,
-            breakdown_unknown=list(UNKNOWN),
+            breakdown_unknown=unknown_parts(self._records),
             cost_usd=task_usd(calls_of(self._records), self._backend.prices),
             plan_mismatch=self.plan_mismatch,
             agent_ns=self._agent_ns,
@@ -261,9 +279,14 @@ class Step:
             "reasoning_tokens": planned.reasoning_tokens,
             "tool_calls": [{"name": name, "tokens": tokens} for name, tokens in planned.tool_calls],
         }
+        blocks, follows = planned.blocks, None
+        if backend.conversations is not None and backend.conversations.holds(self.setting.task_id):
+            blocks, follows = self._held.rest(planned.blocks) or (planned.blocks, None)
         return Request(
             model=backend.model,
-            blocks=planned.blocks,
+            blocks=blocks,
+            conversation=self.setting.task_id,
+            previous_response_id=follows,
             max_tokens=planned.output_tokens,
             min_tokens=planned.output_tokens if forced else None,
             tools=planned.tools,
@@ -273,9 +296,11 @@ class Step:
             dice=f"{self.setting.seed}/{self.setting.k}/{self._calls}",
         )
 
-    def _keep(self, timeline: Timeline, facts: CallFacts, *, cut: bool) -> CallRecord:
+    def _keep(
+        self, timeline: Timeline, facts: CallFacts, *, cut: bool, cancelled: bool = False
+    ) -> CallRecord:
         """Record the call; the next step is due at its last read."""
-        record, events = records_of(timeline, facts, cut=cut, key=self._backend.key)
+        record, events = records_of(timeline, facts, cut=cut, cancelled=cancelled, key=self._backend.key)
         self._recorder.call(record, events)
         self._records.append(record)
         self._pieces.append(call_piece(record))

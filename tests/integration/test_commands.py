@@ -12,7 +12,7 @@ from tests.integration.running import B200, end, harness, start
 
 DATA = Path(__file__).parents[1] / "data"
 CASES = DATA / "sse_cases.json"
-COMMANDS = ["run", "report", "gate", "compare", "simulate", "decode"]
+COMMANDS = ["run", "report", "gate", "compare", "selftest", "simulate", "decode"]
 
 
 @pytest.mark.parametrize(("words", "code"), [(("--help",), 0), ((), 2)], ids=["asked", "no arguments"])

@@ -13,6 +13,7 @@ import trustme
 from aiohttp.client_proto import ResponseHandler
 
 from harness.client.http import BODY_BYTES, CallLimits, Endpoint, HttpExchange
+from harness.client.stamped_socket import StampedSocket
 from harness.clock import MachineClock, monotonic_ns
 from harness.errors import Interrupted
 from harness.values import ErrorKind, Progress, Request, StampClock
@@ -168,7 +169,7 @@ def test_two_events_of_one_read_have_one_stamp(sink, with_headers):
     assert (timeline.headers_ns == listener.stamps[0]) is with_headers
 
 
-def test_slow_small_events_have_a_stamp_each():
+def test_t10_slow_small_events_have_a_stamp_each():
     events = [chunk(b"data: %050d\n\n" % i) for i in range(20)]
 
     async def handler(peer):
@@ -185,7 +186,7 @@ def test_slow_small_events_have_a_stamp_each():
     assert (listener.stamps[-1] - listener.stamps[0]) / 19 >= 10_000_000
 
 
-def test_150_streams_are_open_at_once():
+def test_t01_150_streams_are_open_at_once_and_none_waits_for_a_connection():
     async def main():
         open_now, all_open = set(), asyncio.Event()
 
@@ -203,6 +204,7 @@ def test_150_streams_are_open_at_once():
 
     timelines = asyncio.run(main())
     assert [timeline.error for timeline in timelines] == [None] * 150
+    assert [timeline.connection for timeline in timelines] == ["new"] * 150
 
 
 @both_ways
@@ -262,7 +264,59 @@ def test_connection_is_used_again_only_when_its_answer_is_complete(tail, transpo
     timelines = asyncio.run(main())
     assert [timeline.connection for timeline in timelines] == connections
     assert [timeline.error for timeline in timelines] == [None, None]
-    assert all(timeline.network_ns > 0 for timeline in timelines)
+    assert all(timeline.round_trip_ns > 0 for timeline in timelines)
+    assert [timeline.connect_ns > 0 for timeline in timelines] == [one == "new" for one in connections]
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_sent_is_the_first_touch_of_the_network(tls, secure, monkeypatch):
+    server_tls, client_tls = tls if secure else (None, None)
+    touched = {"connect": [], "send": []}
+
+    def spied(name):
+        through = getattr(StampedSocket, name)
+
+        def call(sock, *words):
+            before = monotonic_ns()
+            try:
+                return through(sock, *words)
+            finally:
+                touched[name].append((before, monotonic_ns()))
+
+        monkeypatch.setattr(StampedSocket, name, call)
+
+    spied("connect")
+    spied("send")
+
+    async def main():
+        handler = step_by_step(listener := Listener(), [], 2)
+        async with serve(handler, server_tls) as port, exchange(port, tls=client_tls) as send:
+            new = await send(REQUEST, listener)
+            sends = len(touched["send"])
+            return new, await send(REQUEST, listener), sends
+
+    new, reused, sends = asyncio.run(main())
+    assert (new.connection, reused.connection) == ("new", "reused")
+    for timeline, (before, after) in [(new, touched["connect"][0]), (reused, touched["send"][sends])]:
+        assert before <= timeline.sent_ns <= after
+    assert (new.tls_ns > 0) is secure
+    assert new.connect_ns > 0
+    assert new.connect_ns + new.tls_ns < new.headers_ns - new.sent_ns
+    assert (reused.connect_ns, reused.tls_ns, reused.dns_ns, reused.upgrade_ns) == (0, 0, 0, 0)
+
+
+def test_looking_a_name_up_is_told_apart_from_connecting():
+    async def main():
+        async with serve(answer(STREAM_HEAD, DONE + LAST_CHUNK)) as port:
+            endpoint = Endpoint(f"http://localhost:{port}/v1")
+            async with HttpExchange(endpoint, limits=CallLimits(**PATIENT), clock=MachineClock()) as send:
+                return await send(REQUEST, Listener())
+
+    timeline = asyncio.run(main())
+    assert timeline.error is None
+    assert timeline.dns_ns > 0
+    assert timeline.connect_ns > 0
+    assert timeline.dns_ns + timeline.connect_ns < timeline.headers_ns - timeline.sent_ns
 
 
 def test_connection_without_its_last_chunk_is_closed_after_a_moment():
@@ -283,7 +337,7 @@ def test_connection_without_its_last_chunk_is_closed_after_a_moment():
     asyncio.run(main())
 
 
-def test_request_on_a_stale_connection_is_told_and_not_sent_again():
+def test_t03_request_on_a_stale_connection_is_told_and_not_sent_again():
     async def main():
         requests = []
 
@@ -496,14 +550,19 @@ def pinging(*pieces):
     ],
 )
 def test_limits(handler, limits, kind, sentence, sink):
-    began_ns = (
-        time.monotonic_ns()
-    )  # limits count from when the exchange is asked for, not from the first byte
     timeline, listener = asyncio.run(ask(handler, sink=sink, **limits))
     assert (timeline.error.kind, timeline.error.message) == (kind, sentence)
-    assert timeline.done_ns - began_ns >= 100_000_000
+    assert timeline.done_ns - timeline.sent_ns >= 100_000_000
     if listener.events:
         assert timeline.status == 200
+
+
+def test_t12_comments_keep_a_stalled_stream_open_but_no_output_ends_it():
+    handler = pinging(STREAM_HEAD, chunk(b"data: x\n\n"))
+    timeline, listener = asyncio.run(ask(handler, stall_s=0.1))
+    assert timeline.error.kind is ErrorKind.IDLE_TIMEOUT
+    assert timeline.sent_ns < listener.stamps[0] < timeline.done_ns - 99_000_000  # TTFT is kept
+    assert listener.data.count(b": ping") > 3
 
 
 def test_connect_limit():
@@ -638,6 +697,31 @@ def test_cancelling_closes_the_connection_and_keeps_what_was_measured(tls, secur
     assert (timeline.status, len(listener.events)) == ((200, 1) if started else (None, 0))
 
 
+@linux
+def test_what_was_under_way_when_a_call_was_cancelled_is_taken():
+    async def main():
+        peers, listener = [], Listener()
+
+        async def handler(peer):
+            peers.append(peer)
+            await peer.request()
+            await peer.send(STREAM_HEAD + chunk(b"data: x\n\n"))
+            await peer.gone()
+
+        async with serve(handler) as port, exchange(port) as send:
+            task = asyncio.ensure_future(send(REQUEST, listener))
+            await listener.next()
+            task.cancel()
+            asyncio.get_running_loop().call_soon(peers[0].writer.write, chunk(b"data: y\n\n"))
+            with pytest.raises(Interrupted) as interrupted:
+                await task
+        return interrupted.value.timeline, listener
+
+    timeline, listener = asyncio.run(main())
+    assert listener.events == [b"data: x", b"data: y"]
+    assert listener.stamps[0] < timeline.cancelled_ns < listener.stamps[1] == timeline.last_byte_ns
+
+
 def relay(port, piece_bytes):
     """A handler that passes the answers of the server at `port` on in small pieces."""
 
@@ -690,7 +774,7 @@ def test_new_connections_are_stamped_by_the_kernel_one_after_the_other():
     assert {timeline.clock for timeline in asyncio.run(main())} == {StampClock.KERNEL}
 
 
-def test_running_out_of_files_is_the_clients_fault():
+def test_t06_running_out_of_files_is_the_clients_fault():
     async def main():
         async with serve(answer()) as port, exchange(port) as send:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

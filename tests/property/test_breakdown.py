@@ -40,6 +40,7 @@ def pieces(draw):
             last_output_ns=last,
             done_ns=done,
             network_ns=draw(NS),
+            server_timing=draw(st.none() | st.floats(0, 1e-5).map(lambda seconds: {"queue_s": seconds})),
             attempts=attempts,
             limit_wait_ns=sum(waits),
             hidden_tokens=draw(st.integers(0, 50)),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.measure.breakdown import PARTS, breakdown, call_piece, waiting
+from harness.measure.breakdown import PARTS, breakdown, call_piece, unknown_parts, waiting
 from tests.making import S, a_call
 
 
@@ -49,6 +49,39 @@ def test_what_the_first_event_held_back_never_exceeds_what_ttft_leaves_of_it():
 
 def test_network_is_capped_by_ttft():
     assert shares([call(0, 1, 2, network_ns=5 * S)], ended=2) == {"network": 0.5, "decode": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("timing", "parts"),
+    [
+        pytest.param({"queue_s": 1.5, "total_s": 9.0}, {"queue": 0.375, "ttft": 0.375}, id="told"),
+        pytest.param({"queue_s": 0.0}, {"ttft": 0.75}, id="no-queue"),
+        pytest.param({"queue_s": 60.0}, {"queue": 0.75}, id="longer-than-ttft"),
+        pytest.param({"prompt_s": 1.0}, {"ttft": 0.75}, id="not-told"),
+        pytest.param(None, {"ttft": 0.75}, id="nothing-told"),
+    ],
+)
+def test_the_queue_is_what_the_server_tells_within_ttft(timing, parts):
+    assert shares([call(0, 3, 4, server_timing=timing)], ended=4) == {**parts, "decode": 0.25}
+
+
+def test_network_goes_before_the_queue_and_hidden_reasoning_behind_it():
+    # 3 s to the first output: 1 s on the way, 1.5 s in the queue, so 0.5 s are left of 2 s of reasoning
+    said = {"output_tokens": 31, "reasoning_tokens": 20, "hidden_tokens": 20, "network_ns": S}
+    piece = call(0, 3, 4, server_timing={"queue_s": 1.5}, **said)
+    assert piece.parts[-5:] == (
+        ("network", S),
+        ("queue", 3 * S // 2),
+        ("ttft", 0),
+        ("reasoning", S // 2),
+        ("decode", S),
+    )
+
+
+def test_the_queue_is_known_where_every_call_told_it():
+    told, silent = a_call(server_timing={"queue_s": 0.0}), a_call(server_timing={"total_s": 1.0})
+    assert unknown_parts([told, told]) == []
+    assert unknown_parts([told, silent]) == unknown_parts([a_call()]) == ["queue"]
 
 
 def test_a_call_without_output_is_all_ttft():

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import itertools
 import json
 import re
 from pathlib import Path
@@ -10,15 +9,24 @@ from pathlib import Path
 import orjson
 import pytest
 
-from harness.decode import decode_file, facts
+from harness.decode import PATHS, decode_file, facts
 from harness.errors import UsageError
 from harness.values import Progress
 from harness.wire import DIALECTS
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = [DATA / "sse_cases.json", DATA / "own_cases.json"]
-CASES = [c for file in FILES for c in json.loads(file.read_text()) if c["protocol"] == "openai-chat"]
-WITH_MARK = [c for c in CASES if base64.b64decode(c["chunks"][-1]["bytes_b64"]).strip().endswith(b"[DONE]")]
+CASES = [c for file in FILES for c in json.loads(file.read_text()) if c["protocol"] in DIALECTS]
+MARKS = (b"[DONE]", b'{"type":"message_stop"}', b'"status":"completed"', b'"status":"incomplete"')
+WITH_MARK = [
+    c for c in CASES if any(mark in base64.b64decode(c["chunks"][-1]["bytes_b64"]) for mark in MARKS)
+]
+LATE = {
+    "openai-chat": b'data: {"id":"c2","choices":[{"index":0,"delta":{"content":"late"}}]}\n\nnot JSON\n\n',
+    "openai-completions": b'data: {"choices":[{"index":0,"text":"late"}]}\n\nnot JSON\n\n',
+    "openai-responses": b'data: {"type":"response.output_text.delta","delta":"late"}\n\nnot JSON\n\n',
+    "anthropic": b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"late"}}\n\n',
+}
 TIMES = {"ttft_ms", "first_text_ms", "first_tool_ms", "event_ms", "last_output_ms", "done_ms", "tpot_ms"}
 by_id = {"ids": lambda case: case["id"]}
 
@@ -43,7 +51,7 @@ def digested(call):
 
 def differences(expect, got, without=frozenset()):
     got = got | {"tool_calls": [digested(call) for call in got["tool_calls"]]}
-    keys = set(expect) - without - {"error", "warnings_contains", "incomplete_reason"}
+    keys = set(expect) - without - {"error", "warnings_contains"}
     wrong = {key: (expect[key], got[key]) for key in keys if not same(expect[key], got[key])}
     want, have = expect["error"], got["error"]
     said = (have or {}).get("message", "").lower()
@@ -61,7 +69,7 @@ def whole_body(case):
 
 def decoded(case, pieces):
     how = case.get("end", {}).get("how", "eof")
-    decoder = DIALECTS["openai-chat"].decoder()
+    decoder = DIALECTS[case["protocol"]].decoder()
     for stamp, piece in enumerate(pieces, start=1):
         decoder.feed(piece, stamp)
     told = facts(decoder.answer(ended=how == "eof"), end_ns=len(pieces))
@@ -92,24 +100,26 @@ def test_case_agrees_byte_by_byte(case):
 
 @pytest.mark.parametrize("case", [c for c in WITH_MARK if whole_body(c)[-1:] != b"]"], **by_id)
 def test_nothing_behind_the_end_mark_is_read(case):
-    late = b'data: {"id":"c2","choices":[{"index":0,"delta":{"content":"late"}}]}\n\nnot JSON\n\n'
+    late = LATE[case["protocol"]]
     got = decoded(case, [whole_body(case) + late, late])
     assert differences(case["expect"], got, without=TIMES) == {}
 
 
 @pytest.mark.parametrize("case", WITH_MARK, **by_id)
 def test_done_is_told_with_the_piece_that_holds_the_mark(case):
-    decoder = DIALECTS["openai-chat"].decoder()
+    decoder = DIALECTS[case["protocol"]].decoder()
     pieces = [base64.b64decode(c["bytes_b64"]) for c in case["chunks"] for _ in range(c.get("repeat", 1))]
     progress = [decoder.feed(piece, at) for at, piece in enumerate(pieces, start=1)]
     assert Progress.DONE not in progress[:-1]
     assert (progress[-1] is Progress.DONE) is not pieces[-1].endswith(b"]")
 
 
-def test_other_dialects_are_told_as_skipped():
-    lines = [line for line in decode_file(FILES[0]) if "skipped" in line]
-    assert {line["dialect"] for line in lines} == {"openai-completions", "anthropic", "openai-responses"}
-    assert all(line["skipped"] == f"dialect {line['dialect']} is not there yet" for line in lines)
+def test_an_unknown_protocol_is_told_as_no_model_call(tmp_path):
+    file = tmp_path / "cases.json"
+    file.write_bytes(orjson.dumps([{"id": "a", "protocol": "klingon", "chunks": []}]))
+    (line,) = decode_file(file)
+    assert line["error"] == {"kind": "not_a_model_call", "message": "there is no dialect klingon"}
+    assert (line["id"], line["ok"], line["ttft_ms"]) == ("a", False, None)
 
 
 def test_the_asked_dialect_wins_over_the_case():
@@ -125,7 +135,11 @@ def test_the_asked_dialect_wins_over_the_case():
         pytest.param(b"{}", "neither a list of cases nor a recording", id="other-object"),
         pytest.param(b"[1]", "case 0 is not of the cases' format", id="no-case"),
         pytest.param(b'[{"id": "a", "protocol": "openai-chat", "chunks": [{}]}]', "case 0", id="no-piece"),
-        pytest.param(b'{"wire": [], "request": {}}', "is not a recording", id="empty-recording"),
+        pytest.param(b'{"wire": 5}', "is not a recording", id="no-wire"),
+        pytest.param(b'{"wire": [[1]]}', "is not a recording", id="no-read"),
+        pytest.param(b'{"frames_ms": [[1, "in"]]}', "is not a recording", id="no-message"),
+        pytest.param(b'{"frames_ms": [["a", "in", "{}"]]}', "is not a recording", id="no-time"),
+        pytest.param(b'{"frames_ms": [[1, "in", 5]]}', "is not a recording", id="no-text"),
         pytest.param(b'{"wire": [[1, "$"]], "request": {}}', "is not a recording", id="no-base64"),
     ],
 )
@@ -137,17 +151,16 @@ def test_a_file_of_another_format_is_a_usage_error(tmp_path, content, sentence):
         list(decode_file(file))
 
 
-@pytest.mark.parametrize("dialect", ["klingon", "anthropic"])
-def test_an_unknown_dialect_is_a_usage_error(dialect):
-    with pytest.raises(UsageError, match=f"unknown dialect '{dialect}': there are openai-chat"):
-        decode_file(FILES[0], dialect=dialect)
+def test_an_unknown_dialect_is_a_usage_error():
+    with pytest.raises(UsageError, match="unknown dialect 'klingon': there are openai-chat"):
+        decode_file(FILES[0], dialect="klingon")
 
 
-def recording(tmp_path, *reads, path="/v1/chat/completions"):
+def recording(tmp_path, *reads, path="/v1/chat/completions", method="POST", dialect=None):
     wire = [[at, base64.b64encode(data).decode()] for at, data in reads]
     file = tmp_path / "mine.json"
-    file.write_bytes(orjson.dumps({"request": {"method": "POST", "path": path}, "wire": wire}))
-    (line,) = decode_file(file)
+    file.write_bytes(orjson.dumps({"request": {"method": method, "path": path}, "wire": wire}))
+    (line,) = decode_file(file, dialect=dialect)
     return line
 
 
@@ -156,6 +169,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encod
 CHUNK = b"%x;ext=1\r\n%b\r\n" % (len(EVENT), EVENT)
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
 SIZED = PLAIN + b"Content-Length: %d\r\n\r\n" % len(EVENT)
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -167,6 +181,12 @@ SIZED = PLAIN + b"Content-Length: %d\r\n\r\n" % len(EVENT)
         pytest.param([(1, SIZED), (2, EVENT[:30]), (9, b"")], "truncated", 9, id="short-of-length"),
         pytest.param([(1, PLAIN + b"\r\n" + EVENT), (9, b"")], None, 9, id="until-close"),
         pytest.param([(1, b"HTTP/1.1 20")], "truncated", 1, id="no-head"),
+        pytest.param([], "truncated", 0, id="nothing-at-all"),
+        pytest.param([(1, b"")], "truncated", 1, id="closed-at-once"),
+        pytest.param([(1, b"garbage\r\n\r\nmore")], "truncated", 1, id="no-status"),
+        pytest.param([(1, CHUNKED), (2, CHUNK + b"zz\r\n"), (9, b"")], "truncated", 9, id="no-chunk-size"),
+        pytest.param([(1, CHUNKED), (2, CHUNK + b"-1\r\n"), (9, b"")], "truncated", 9, id="size-below-0"),
+        pytest.param([(1, CONTINUE + SIZED[:9]), (2, SIZED[9:]), (3, EVENT)], None, 3, id="two-heads"),
     ],
 )
 def test_framing_of_a_recording(tmp_path, reads, kind, done_ms):
@@ -187,22 +207,183 @@ def test_several_chunks_in_one_read_are_one_read(tmp_path):
     assert line["exact"] == [False, True]
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages?beta=true", "/v1/responses", "/metrics"])
-def test_a_recording_of_no_dialect_that_is_there_is_skipped(tmp_path, path):
-    line = recording(tmp_path, (1, CHUNKED), path=path)
-    said = "no dialect reads what its path asks for"
-    assert line == {"id": "mine", "dialect": None, "skipped": said}
+JSON_HEAD = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 
 
-def test_the_dialect_follows_from_the_recorded_path(tmp_path):
-    assert "error" in recording(tmp_path, (1, CHUNKED), path="/v1/chat/completions?stream=1")
+def json_answer(status, body):
+    return JSON_HEAD % (status, len(body), body)
 
 
-def test_lines_of_all_recordings_can_be_printed():
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/metrics", b"a 1"),
+        ("GET", "/v1/models", b'{"data":[]}'),
+        ("GET", "/v1/chat/completions", b"{}"),
+        ("POST", "/v1/embeddings", b'{"data":[{"embedding":[0.1]}]}'),
+        ("POST", "", b"{}"),
+    ],
+)
+def test_what_asks_no_model_is_told_so(tmp_path, method, path, body):
+    line = recording(tmp_path, (1, json_answer(200, body)), path=path, method=method)
+    assert (line["id"], line["dialect"], line["status"]) == ("mine.json", None, 200)
+    assert (line["error"]["kind"], line["ok"], line["ttft_ms"]) == ("not_a_model_call", False, None)
+
+
+def test_a_refusal_is_told_in_the_servers_words_whatever_was_asked(tmp_path):
+    refused = (1, json_answer(404, b'{"error":{"message":"no such path"}}'))
+    for path in ("/v1/nowhere", "/v1/chat/completions", "/v1/messages"):
+        line = recording(tmp_path, refused, path=path)
+        assert line["error"] == {"kind": "http_error", "message": "HTTP 404: no such path"}
+        assert (line["status"], line["text"]) == (404, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"choices": [{"message": {"content": "hi"}, "finish_reason": "end"}]}),
+        (
+            "/v1/responses",
+            {
+                "status": "end",
+                "output": [{"type": "message", "content": [{"type": "output_text", "text": "hi"}]}],
+            },
+        ),
+        ("/v1/messages", {"content": [{"type": "text", "text": "hi"}], "stop_reason": "end"}),
+    ],
+)
+def test_an_answer_that_came_at_once_keeps_its_text_and_has_no_first_output(tmp_path, path, body):
+    line = recording(tmp_path, (5, json_answer(200, orjson.dumps(body))), path=path)
+    assert (line["error"]["kind"], line["ok"]) == ("not_streamed", False)
+    assert (line["text"], line["finish_reason"], line["ttft_ms"]) == ("hi", "end", None)
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect"),
+    [
+        ("/v1/chat/completions?stream=1", "openai-chat"),
+        ("http://127.0.0.1:1/v1/chat/completions/", "openai-chat"),
+        ("/v1/responses", "openai-responses"),
+        ("/anthropic/v1/messages?beta=true", "anthropic"),
+    ],
+)
+def test_the_dialect_follows_from_the_recorded_path(tmp_path, path, dialect):
+    assert recording(tmp_path, (1, CHUNKED), path=path)["dialect"] == dialect
+    assert recording(tmp_path, (1, CHUNKED), path=path, dialect="openai-chat")["dialect"] == "openai-chat"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_longest_ending_of_a_path_decides(tmp_path, path):
+    assert recording(tmp_path, (1, CHUNKED), path=f"/v1{path}")["dialect"] == PATHS[path]
+
+
+def test_every_recording_is_one_line_with_its_files_name():
     files = sorted((DATA / "recordings").glob("*.json"))
-    lines = list(itertools.chain.from_iterable(map(decode_file, files)))
-    assert len(lines) == len(files) > 15
-    assert all(orjson.dumps(line) for line in lines)
+    for file in files:
+        (line,) = decode_file(file)
+        assert orjson.dumps(line)
+        assert line["id"] == file.name
+        assert (line["error"] is None) is line["ok"]
+    assert len(files) > 45
+
+
+# --- events of recordings have the times that the recorder gave them -------------------------------
+
+
+def is_output(text):
+    """Tell whether an event, as the recorder kept it, carries output: by hand, not by our reader."""
+    data = "".join(row[5:].strip() for row in text.splitlines() if row.startswith("data:"))
+    event = json.loads(data) if data.startswith("{") and data.endswith("}") else {}
+    kind = event.get("type", "")
+    if kind.startswith("response."):
+        item = event.get("item", {})
+        return kind.endswith(".delta") or (kind.endswith("item.added") and item["type"] == "function_call")
+    if kind.startswith("content_block"):
+        delta = event.get("delta", {})
+        return bool(delta.get("text") or delta.get("thinking") or delta.get("partial_json"))
+    deltas = [choice.get("delta", {}) for choice in event.get("choices", [])]
+    return any(
+        delta.get("content") or delta.get("reasoning_content") or delta.get("tool_calls") for delta in deltas
+    )
+
+
+TIMED = [
+    file
+    for file in sorted((DATA / "recordings").glob("*.json"))
+    if re.match(".*_(chat|messages|responses|mistral)_", file.stem)
+    and not re.search("_ws_|ollama", file.stem)
+]
+
+
+@pytest.mark.parametrize("file", TIMED, ids=lambda file: file.stem)
+def test_output_events_have_the_recorders_times(file):
+    told = json.loads(file.read_text())["response"].get("events_ms") or []
+    (line,) = decode_file(file)
+    assert line["event_ms"] == pytest.approx([at for at, text in told if is_output(text)], abs=0.001)
+
+
+# --- WebSocket -------------------------------------------------------------------------------------
+
+
+def test_a_recorded_websocket_is_told_by_its_first_answer_and_all_of_them():
+    (line,) = decode_file(DATA / "recordings" / "aimock_ws_responses_tool_loop.json")
+    assert (line["id"], line["dialect"]) == ("aimock_ws_responses_tool_loop.json", "openai-responses")
+    assert (line["text"], line["finish_reason"], line["error"]) == ("Let me look.", "completed", None)
+    assert [call["name"] for call in line["tool_calls"]] == ["read_file", "list_dir"]
+    assert line["ttft_ms"] == pytest.approx(17.4831 - 0.0677)
+    assert line["done_ms"] == pytest.approx(21.2838 - 0.0677)
+    first, second = line["answers"]
+    assert first == {key: line[key] for key in first}
+    assert second["error"] == {"kind": "stream_error", "message": "No fixture matched (no_fixture_match)"}
+    assert (second["ttft_ms"], second["done_ms"]) == (None, pytest.approx(26.2991 - 21.4708))
+
+
+def socket(tmp_path, *frames, url="ws://127.0.0.1:1/v1/responses"):
+    file = tmp_path / "ws.json"
+    file.write_bytes(orjson.dumps({"url": url, "frames_ms": [[at, way, text] for at, way, text in frames]}))
+    (line,) = decode_file(file)
+    return line
+
+
+def message(kind, **fields):
+    return orjson.dumps({"type": kind, **fields}).decode()
+
+
+def test_lanes_of_a_websocket_are_kept_apart(tmp_path):
+    said = "response.output_text.delta"
+    line = socket(
+        tmp_path,
+        (0, "out", message("response.create", stream_id="a")),
+        (1, "out", message("response.create", stream_id="b")),
+        (2, "out", message("response.create", stream_id="a")),
+        (3, "in", message(said, delta="a1", stream_id="a")),
+        (4, "in", message(said, delta="b1", stream_id="b")),
+        (5, "in", message("response.steer.accepted", stream_id="a")),
+        (6, "in", message("response.completed", response={}, stream_id="a")),
+        (7, "in", message(said, delta="a2", stream_id="a")),
+        (8, "in", message("response.completed", response={}, stream_id="b")),
+        (9, "in", message("response.completed", response={}, stream_id="a")),
+    )
+    answers = [(told["text"], told["ttft_ms"], told["done_ms"]) for told in line["answers"]]
+    assert answers == [("a1", 3, 6), ("b1", 3, 7), ("a2", 5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("frames", "kind"),
+    [
+        pytest.param([], "empty_response", id="nothing"),
+        pytest.param([(0, "out", "{}"), (1, "out", "junk")], "empty_response", id="nothing-came"),
+        pytest.param([(1, "in", "junk"), (2, "in", "[1]")], "malformed_event", id="junk"),
+        pytest.param([(1, "in", message("response.output_text.delta", delta="a"))], "truncated", id="no-end"),
+    ],
+)
+def test_odd_websockets_are_one_line_too(tmp_path, frames, kind):
+    assert socket(tmp_path, *frames)["error"]["kind"] == kind
+
+
+def test_a_websocket_of_another_path_asks_no_model(tmp_path):
+    line = socket(tmp_path, (0, "in", "{}"), url="ws://127.0.0.1/elsewhere")
+    assert (line["dialect"], line["error"]["kind"]) == (None, "not_a_model_call")
 
 
 @pytest.mark.parametrize("name", ["agent_tool_call", "agent_tool_call_cut", "chat_usage_timings"])

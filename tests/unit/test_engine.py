@@ -263,16 +263,16 @@ def test_l01_the_rate_asked_is_the_rate_achieved_though_each_send_costs_work():
         return (len(ordered) - 1) / (ordered[-1] - ordered[0]) * S
 
     load = open_load(arrivals="poisson", tasks_per_s=200.0, tasks=2000)
-    for _ in range(3):  # a schedule that slips does so each time; a machine that is held up does not
+    for _ in range(4):  # a schedule that slips does so each time; a machine that is held up does not
         _, kept = play_real(load, lambda clock: Working(clock, seconds=lambda _: 0.01), seed=75)
         achieved = rate(c.sent_ns for c in kept.calls)
-        if achieved == pytest.approx(200, rel=0.01):
+        lags = [t.started_ns - t.scheduled_ns for t in kept.tasks]
+        grown_ns = sorted(lags[1000:])[500] - sorted(lags[:1000])[500]
+        if achieved == pytest.approx(200, rel=0.01) and grown_ns < 20_000_000:
             break
     assert rate(t.scheduled_ns for t in kept.tasks) == pytest.approx(200, rel=0.003)
     assert achieved == pytest.approx(200, rel=0.01)
-    lags = [t.started_ns - t.scheduled_ns for t in kept.tasks]
-    halves = [sorted(lags[:1000])[500], sorted(lags[1000:])[500]]
-    assert halves[1] < halves[0] + 20_000_000  # not growing
+    assert grown_ns < 20_000_000
     summary, _ = told(kept, backends={"b0": known("b0")}, asked_per_s=200.0)
     assert summary.meter.start_lag_p99_ms.value == sorted(lags)[1979] / 1e6
     assert FindingName.UNSENT_TASKS not in {finding.name for finding in summary.findings}

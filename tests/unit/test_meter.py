@@ -4,7 +4,7 @@ import pytest
 
 from harness.meter import Spending
 from harness.results import FindingName
-from harness.scenario import Backend
+from harness.scenario_backend import Backend
 from tests.making import a_call
 
 PRICED = Backend.model_validate(

@@ -5,14 +5,12 @@ from pydantic import ValidationError
 
 from harness.errors import ScenarioError
 from harness.scenario import (
-    Backend,
     ClosedLoad,
     OpenLoad,
-    TimeLimits,
-    is_loopback,
     load_scenario,
     with_overrides,
 )
+from harness.scenario_backend import Backend, TimeLimits, is_loopback
 from tests.scenario_text import GOOD, KINDS, PROFILES, changed, parsed
 
 FAST = 'simulate = "gpt-5.6-sol-ultrafast"'

@@ -43,6 +43,11 @@ EVENTS = "call_id gaps_us kinds tokens reads schema"
             "clock certified loop_lag_p99_ms start_lag_p99_ms shared_read_share cpu_share bound_p99_us",
             id="meter",
         ),
+        pytest.param(
+            results.Certificate,
+            "made key streams events_per_s events exact_share error_p50_us error_p99_us missed schema",
+            id="certificate",
+        ),
         pytest.param(results.Finding, "name backend workload detail", id="finding"),
         pytest.param(results.VerdictRecord, "verdict policy reasons objectives", id="verdict"),
         pytest.param(results.Estimate, "value low high n reason", id="estimate"),

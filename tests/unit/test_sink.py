@@ -9,7 +9,7 @@ from aiohttp.helpers import _EXC_SENTINEL
 from aiohttp.http_parser import HttpResponseParser, HttpResponseParserPy
 from aiohttp.streams import StreamReader
 
-from harness.client.sink import _Sink
+from harness.client.sink import MessageSocket, _Sink
 
 
 def test_aiohttp_minor_is_the_one_that_was_read():
@@ -54,3 +54,22 @@ def test_no_exception_cause_is_told_as_aiohttp_tells_it():
 
 def test_protocol_tells_what_broke_it():
     assert callable(ResponseHandler.exception)
+
+
+def test_a_websocket_is_asked_for_the_parser_that_it_was_given():
+    asked = inspect.getsource(aiohttp.ClientSession._ws_connect)
+    assert "ws_resp._parser = " in asked
+    assert "set_parser(ws_resp._parser," in asked
+    assert isinstance(vars(MessageSocket)["_parser"], property)
+
+
+def test_protocol_feeds_a_parser_and_tells_it_the_end():
+    fed = inspect.getsource(ResponseHandler)
+    assert "self._payload_parser.feed_data(data)" in fed
+    assert "self._payload_parser.feed_eof()" in fed
+
+
+def test_sending_again_can_be_switched_off():
+    assert "self._retry_connection and method in IDEMPOTENT_METHODS" in inspect.getsource(
+        aiohttp.ClientSession._request
+    )

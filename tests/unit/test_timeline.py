@@ -156,6 +156,50 @@ def test_a_cut_call_has_no_error_of_its_own():
     assert call.error is None
 
 
+def test_a_cancelled_call_tells_what_came_after():
+    answer = an_answer([[200 * MS, 1], [220 * MS, 2], [240 * MS, 1]])
+    stopped = a_timeline(answer, cancelled_ns=210 * MS, last_byte_ns=245 * MS)
+    call, _ = records_of(stopped, FACTS, cut=False, cancelled=True)
+    assert (call.outcome, call.error) == (CallOutcome.CANCELLED, None)
+    assert (call.cancelled_ns, call.after_cancel_ns) == (110 * MS, 35 * MS)
+    assert (call.after_cancel_events, call.after_cancel_tokens) == (3, None)
+    silent = replace(stopped, last_byte_ns=200 * MS, cancelled_ns=250 * MS)
+    call, _ = records_of(silent, FACTS, cut=False, cancelled=True)
+    assert (call.after_cancel_ns, call.after_cancel_events) == (0, 0)
+    call, _ = records_of(silent, FACTS, cut=True)
+    assert (call.outcome, call.cancelled_ns, call.after_cancel_ns) == (CallOutcome.CUT, None, None)
+
+
+def test_tokens_that_came_after_a_cancel_are_counted_where_they_were_told():
+    answer = replace(an_answer([[200 * MS, 1], [220 * MS, 2]]), tokens=array("q", [1, 4, 3]))
+    call, _ = records_of(a_timeline(answer, cancelled_ns=210 * MS), FACTS, cut=False, cancelled=True)
+    assert call.after_cancel_tokens == 7
+
+
+OPENING = {"dns_ns": 1 * MS, "connect_ns": 2 * MS, "tls_ns": 4 * MS, "upgrade_ns": 8 * MS}
+
+
+@pytest.mark.parametrize(
+    ("marks", "rtt_s", "network_ns"),
+    [
+        pytest.param({"round_trip_ns": MS}, None, MS, id="open, by the kernel"),
+        pytest.param({**OPENING, "round_trip_ns": MS}, None, 16 * MS, id="opened"),
+        pytest.param({"connection": "reused", "round_trip_ns": MS}, 0.08, 80 * MS, id="as the server tells"),
+        pytest.param(
+            {"connection": "new", "connect_ns": MS}, 0.08, 160 * MS, id="connecting took a round trip, too"
+        ),
+        pytest.param({"connection": "new", "tls_ns": 170 * MS}, 0.08, 250 * MS, id="more, as was seen"),
+    ],
+)
+def test_network_is_opening_a_connection_and_one_round_trip(marks, rtt_s, network_ns):
+    answer = an_answer([[200 * MS, 1]])
+    if rtt_s is not None:
+        answer = replace(answer, server_timing={"rtt_s": rtt_s})
+    call, _ = records_of(a_timeline(answer, **marks), FACTS, cut=False)
+    assert call.network_ns == network_ns
+    assert call.tls_ns == marks.get("tls_ns", 0)
+
+
 def test_nothing_that_a_server_says_brings_the_key_or_controls_into_a_record():
     said = "\x1b[2J" + KEY + "\u202e\udc80" + "x" * 500
     answer = an_answer(

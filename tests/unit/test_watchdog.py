@@ -21,11 +21,11 @@ LIMITS = CallLimits(connect_s=5, first_output_s=20, stall_s=2.5, total_s=60)
     ],
 )
 def test_nearest_limit(connected, last_output_ns, kind, at_s):
-    state = SimpleNamespace(began_ns=100 * S, connected=connected, last_output_ns=last_output_ns)
+    state = SimpleNamespace(sent_ns=100 * S, connected=connected, last_output_ns=last_output_ns)
     limit = nearest_limit(LIMITS, state)
     assert (limit.kind, limit.at_ns) == (kind, at_s * S)
 
 
 def test_sentence_names_the_limit_and_its_value():
-    state = SimpleNamespace(began_ns=0, connected=True, last_output_ns=1)
+    state = SimpleNamespace(sent_ns=0, connected=True, last_output_ns=1)
     assert nearest_limit(LIMITS, state).sentence == "no output for 2.5 s after the last one (stall limit)"

@@ -13,10 +13,12 @@ from harness.simulator.asked import (
     Asked,
     Finish,
     Place,
+    all_text,
     count,
     joined,
     list_in,
     mapping,
+    model_in,
     plan_of,
     prefixes_of,
     reserved,
@@ -40,7 +42,7 @@ def parse(body: Mapping[str, Any], _place: Place) -> Asked:
     prefixes = prefixes_of(_message(place, message) for place, message in enumerate(messages))
     plan = plan_of(body, limit=limit, least=count(body, "min_tokens"))
     return Asked(
-        model=_model(body),
+        model=model_in(body),
         prefixes=prefixes,
         plan=plan,
         reserve_tokens=reserved(prefixes, plan, limit=limit),
@@ -57,9 +59,9 @@ def parse_fim(body: Mapping[str, Any], _place: Place) -> Asked:
         raise ValueError("'prompt' must be a string")  # noqa: TRY004 - one error for all bad bodies
     limit = count(body, "max_tokens", least=1)
     prefixes = prefixes_of([("prompt", body["prompt"]), ("suffix", text_in(body, "suffix") or "")])
-    plan = plan_of(body, limit=limit, least=count(body, "min_tokens"))
+    plan = all_text(plan_of(body, limit=limit, least=count(body, "min_tokens")))
     return Asked(
-        model=_model(body),
+        model=model_in(body),
         prefixes=prefixes,
         plan=plan,
         reserve_tokens=reserved(prefixes, plan, limit=limit),
@@ -168,12 +170,6 @@ class ChatEncoder:
             function["name"] = piece.name
             call |= {"id": self._output.tool_id(piece.place), "type": "function"}
         return orjson.dumps({"tool_calls": [call]})
-
-
-def _model(body: Mapping[str, Any]) -> str:
-    if not isinstance(body.get("model"), str):
-        raise ValueError("'model' must be a string")  # noqa: TRY004
-    return str(body["model"])
 
 
 def _message(place: int, message: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,0 +1,1 @@
+"""The meter measures itself: the product's own exchange and decoder against a server that tells the truth."""
