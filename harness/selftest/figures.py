@@ -103,7 +103,7 @@ def figures(seen: Sequence[Seen], truths: Sequence[Truth]) -> Figures:
             np.array([true.sent[-1] for _, true in good], dtype=np.float64),
             np.array([len(true.sent) for _, true in good], dtype=np.float64),
         ),
-        clock=StampClock.LOOP if any(one.clock is StampClock.LOOP for one in seen) else StampClock.KERNEL,
+        clock=StampClock.LOOP if any(one.clock is StampClock.LOOP for one, _ in good) else StampClock.KERNEL,
         failures=tuple(why for why in wrong if why is not None),
     )
 

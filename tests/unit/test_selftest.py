@@ -260,6 +260,17 @@ def test_what_is_to_be_done(moment, clock, words):
     assert [line for line in outcome.missed() if "stamped before they were sent" in line]
 
 
+def test_failed_streams_come_before_all_else():
+    true = a_truth()
+    lost = an_answer(true, failure="cannot connect", clock=StampClock.LOOP)
+    outcome = Outcome([a_cell(figures([an_answer(true), lost], [true, true]))], QUIET)
+    assert outcome.clock is StampClock.KERNEL
+    assert outcome.missed()[0] == (
+        "1 of 2 streams failed (1 x 750 tokens/s, 1 an event, plain, keep-alive): cannot connect"
+    )
+    assert outcome.advice().startswith("streams failed")
+
+
 def test_the_document_is_json_and_null_where_nothing_is_known():
     outcome = Outcome([a_cell(of_one(a_truth(5), low=-MS))], QUIET)
     document = orjson.loads(orjson.dumps(outcome.document(None, "")))
