@@ -52,7 +52,7 @@ class Measured:
         seen = self.figures
         if seen.failures or not seen.bounded:
             return Result.FAILED
-        if seen.exact < EXACT_MIN:
+        if len(seen.error_ns) < EXACT_MIN:
             return Result.FAILED if seen.events >= MANY else Result.FEW
         error = quantile_us(seen.error_ns, 0.99)
         return Result.PROVED if error is not None and error <= self.limit_us else Result.FAILED

@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from harness.measure.load import Load
-from harness.selftest.answer import Moment, Outcome
+from harness.screen import Screen
+from harness.selftest.answer import Moment, Outcome, print_outcome
 from harness.selftest.figures import Seen, figures, quantile_us
 from harness.selftest.grid import GRID, RATES, STREAMS, Cell
 from harness.selftest.proof import Measured, Result, bars, envelope
@@ -93,7 +94,9 @@ def test_a_server_that_was_stopped_before_its_write_is_no_fault_of_the_meters():
 
 def test_what_the_servers_kernel_held_back_is_no_fault_of_the_meters():
     kept = replace(a_truth(1), held=np.array([True]))
-    assert counts(of_one(kept, high=5 * MS, low=5 * MS)) == (1, 1, 0, 1, 0, 0)
+    found = of_one(kept, high=5 * MS, low=5 * MS)
+    assert counts(found) == (1, 1, 0, 1, 0, 0)
+    assert found.error_ns.tolist() == []  # when it was sent nobody knows
     assert counts(of_one(kept, high=-2 * US, low=-2 * US)) == (1, 1, 0, 0, 0, 1)
 
 
@@ -269,6 +272,15 @@ def test_failed_streams_come_before_all_else():
         "1 of 2 streams failed (1 x 750 tokens/s, 1 an event, plain, keep-alive): cannot connect"
     )
     assert outcome.advice().startswith("streams failed")
+
+
+@pytest.mark.parametrize("width", [80, 135])
+def test_the_table_fits_the_screen(width, capsys):
+    cells = [replace(a_cell(), cell=cell) for cell in GRID]
+    print_outcome(Screen(width=width), Outcome(cells, QUIET), None, place="")
+    told_of = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in told_of
+    assert told_of.count("proved") >= len(GRID)
 
 
 def test_the_document_is_json_and_null_where_nothing_is_known():
