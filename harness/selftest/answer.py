@@ -11,7 +11,7 @@ from harness.records import SCHEMA
 from harness.results import Certificate
 from harness.screen import Screen
 from harness.selftest.figures import Figures, joined, quantile_us
-from harness.selftest.proof import Bar, Measured, bars, envelope, failures
+from harness.selftest.proof import Bar, Measured, bars, broken, envelope, failures, name
 from harness.selftest.truth import Times
 from harness.values import StampClock
 
@@ -141,7 +141,9 @@ def _summary(outcome: Outcome, proved: Load | None) -> Iterator[str]:
             f" p50/p99 {ttft} us over open connections"
         )
     if proved is not None:
-        yield f"proved up to {proved.streams} streams and {proved.events_per_s:,.0f} events/s at a time"
+        end = broken(outcome.cells)
+        why = "" if end is None else f"; at {name(end.cell)} it failed"
+        yield f"proved up to {proved.streams} streams and {proved.events_per_s:,.0f} events/s at a time{why}"
     yield f"{moment.seconds:.0f} s; {moment.sentence()}"
 
 

@@ -201,6 +201,15 @@ def test_the_envelope_ends_below_the_smallest_load_that_failed(cells, proved):
     assert envelope(cells) == proved
 
 
+def test_what_ended_the_envelope_is_told(capsys):
+    cells = [loaded(8, 6000), loaded(32, 24_000, cell=Cell(750, 32, tls=True), **WRONG)]
+    print_outcome(Screen(width=80), Outcome(cells, QUIET), None, place="")
+    assert (
+        "proved up to 8 streams and 6,000 events/s at a time;"
+        " at 32 x 750 tokens/s, 1 an event, TLS, keep-alive it failed\n"
+    ) in capsys.readouterr().out
+
+
 def test_a_cell_with_too_few_exact_events_proves_nothing_and_limits_nothing():
     few = a_cell(of_one(a_truth(10)))
     assert envelope([few]) is None
