@@ -111,7 +111,7 @@ def records_of(
         hidden_tokens=hidden_of(answer),
         token_source=token_source(usage, tokens),
         outcome=_outcome(error, cut=cut, cancelled=cancelled),
-        status=timeline.status,
+        status=timeline.status if answer.error_status is None else answer.error_status,
         error=error,
         attempts=_attempts(timeline, error, origin_ns=origin, key=key),
         limit_wait_ns=sum(one.limit_wait_ns for one in (*timeline.earlier, timeline)),

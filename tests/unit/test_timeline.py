@@ -279,3 +279,11 @@ def test_throttled_attempts_are_counted():
     columns = calls_of([call, refused, served])
     assert columns.throttled.tolist() == [1, 1, 0]
     assert columns.attempts.tolist() == [2, 1, 1]
+
+
+def test_the_status_is_the_one_that_an_error_on_a_websocket_names():
+    answer = an_answer([], error=CallError(ErrorKind.STREAM_ERROR, "slow down"), error_status=429)
+    call, _ = records_of(a_timeline(answer, status=101), FACTS, cut=False)
+    assert (call.status, call.outcome) == (429, CallOutcome.FAILED)
+    call, _ = records_of(a_timeline(an_answer([]), status=101), FACTS, cut=False)
+    assert call.status == 101
