@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from http import HTTPStatus
 from itertools import groupby, islice
 from typing import Any
 
@@ -111,7 +112,7 @@ def records_of(
         hidden_tokens=hidden_of(answer),
         token_source=token_source(usage, tokens),
         outcome=_outcome(error, cut=cut, cancelled=cancelled),
-        status=timeline.status or answer.error_status,  # a message over WebSocket has but the latter
+        status=_status(timeline),
         error=error,
         attempts=_attempts(timeline, error, origin_ns=origin, key=key),
         limit_wait_ns=sum(one.limit_wait_ns for one in (*timeline.earlier, timeline)),
@@ -291,6 +292,13 @@ def _events(
         tokens=[(count, len(list(run))) for count, run in groupby(tokens)],
         reads=sizes,
     )
+
+
+def _status(timeline: Timeline) -> int | None:
+    """Give HTTP's status; of a message over WebSocket, which has none, the one that its error names."""
+    named = timeline.answer.error_status
+    over_websocket = timeline.status in (None, HTTPStatus.SWITCHING_PROTOCOLS)
+    return named if over_websocket and named is not None else timeline.status
 
 
 def _outcome(error: CallError | None, *, cut: bool, cancelled: bool) -> CallOutcome:

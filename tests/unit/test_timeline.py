@@ -281,11 +281,14 @@ def test_throttled_attempts_are_counted():
     assert columns.attempts.tolist() == [2, 1, 1]
 
 
-def test_an_error_over_websocket_has_the_status_that_it_names():
+@pytest.mark.parametrize("upgraded", [None, 101])
+def test_an_error_over_websocket_has_the_status_that_it_names(upgraded):
     refused = CallError(ErrorKind.STREAM_ERROR, "slow down")
     answer = an_answer([], error=refused, error_status=429)
-    call, _ = records_of(a_timeline(answer, status=None), FACTS, cut=False)
-    assert call.status == 429
+    call, _ = records_of(a_timeline(answer, status=upgraded), FACTS, cut=False)
+    assert (call.status, call.outcome) == (429, CallOutcome.FAILED)
     assert calls_of([call]).throttled.tolist() == [1]
     over_http, _ = records_of(a_timeline(answer, status=200), FACTS, cut=False)
     assert over_http.status == 200
+    well, _ = records_of(a_timeline(an_answer([]), status=upgraded), FACTS, cut=False)
+    assert well.status == upgraded
