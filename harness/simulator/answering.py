@@ -58,7 +58,7 @@ def refused(endpoint: Endpoint, speech: Speech, refusal: Refusal) -> web.Respons
 
 async def _stream(endpoint: Endpoint, request: web.Request, call: Call) -> web.StreamResponse:
     headers = {"Content-Type": call.encoder.content_type, "Cache-Control": "no-cache", **call.headers}
-    response = web.StreamResponse(headers=headers)
+    response = web.Response(headers=headers)  # a StreamResponse would send its head before the first output
     response.enable_chunked_encoding()
     writer = await response.prepare(request)
     transport = request.transport

@@ -90,7 +90,7 @@ def test_every_record_has_the_promised_keys(small, name, keys, record):
 
 def test_a_call_is_a_short_line(small):
     lines = (small[1].path / "calls.jsonl").read_bytes().splitlines()
-    assert max(map(len, lines)) < 1000
+    assert max(map(len, lines)) < 1024
 
 
 def test_records_join(small):

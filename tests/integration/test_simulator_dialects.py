@@ -17,7 +17,6 @@ from harness.clock import MachineClock
 from harness.simulator.process import simulators
 from harness.values import Block, ErrorKind, EventKind, Request, Role
 from harness.wire import DIALECTS
-from harness.wire.websocket import in_lane, lane_of
 from tests.integration.asking import B200, MODELS, PATIENCE_S, ULTRAFAST, Server
 from tests.integration.running import run_once, scenario, simulated
 
@@ -105,6 +104,23 @@ def test_what_was_sent_is_read(server, dialect, profile):
     check(answer, dialect, shown=profile == B200, line=server.logged(call_id))
     assert answer.server_timing["rtt_s"] == 0
     assert answer.server_timing["queue_s"] >= 0
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "anthropic", "openai-responses"])
+def test_hidden_reasoning_is_a_slow_first_byte_but_where_the_server_greets(server, dialect):
+    plan = {"output_tokens": 610, "reasoning_tokens": 600, "call_id": f"hidden {dialect}"}
+    request = request_for(dialect, ULTRAFAST, "", max_tokens=700, x_plan=plan)
+    began = time.monotonic_ns()
+    connection, response = post(server.urls[ULTRAFAST], request)
+    headers_ns = time.monotonic_ns() - began
+    response.read()
+    connection.close()
+    line = server.logged(plan["call_id"])
+    waited_ns = line["sends"][0][0] - line["first_byte_ns"]
+    if dialect == "openai-responses":
+        assert waited_ns > 400_000_000
+    else:
+        assert waited_ns < 400_000_000 < headers_ns
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -219,14 +235,13 @@ def test_the_tier_is_told_in_the_dialects_field(server, dialect):
 def over_websocket(url, *requests):
     """Send requests on one connection, one after the other; their decoded answers and timelines."""
     dialect = DIALECTS["openai-responses"]
-    speak = dialect.as_message
     endpoint = Endpoint(
         url=url,
         headers={},
         transport="websocket",
         stream_types=dialect.stream_types,
-        as_message=lambda body, lane: in_lane(speak(body), lane),
-        lane_of=lane_of,
+        as_message=dialect.as_message,
+        lane_of=dialect.lane_of,
     )
 
     async def ask():
