@@ -9,7 +9,7 @@ import pytest
 
 from harness.behaviour import Behaviour
 from harness.simulator.process import simulators
-from tests.integration.asking import B200, PATIENCE_S, ULTRAFAST
+from tests.integration.asking import B200, PATIENCE_S, ULTRAFAST, Server, eventually
 
 KEY = "sesame"
 MODEL = "gpt-oss-120b"
@@ -190,6 +190,18 @@ def test_responses_over_a_websocket(hidden):
         assert error.type == "error"
         connection.response.create(model="gpt-5.6-sol", input="go", max_output_tokens=1)
         assert until_end(connection)[-1].type == "response.incomplete"
+
+
+@pytest.mark.filterwarnings("ignore:connect.. must be used:DeprecationWarning")  # the SDK
+def test_a_client_that_leaves_its_websocket_frees_its_places(served, hidden):
+    with hidden.responses.connect() as connection:
+        for lane in ("one", "two"):
+            create(connection, input="go", stream_id=lane, max_output_tokens=100_000)
+        while json.loads(connection.recv_bytes())["type"] != "response.output_text.delta":
+            pass
+        ours = Server({ULTRAFAST: served["hidden"]}, None)
+        assert ours.stats(ULTRAFAST)["active"] == 2
+    assert eventually(lambda: ours.stats(ULTRAFAST)["active"] == 0)
 
 
 @pytest.mark.filterwarnings("ignore:connect.. must be used:DeprecationWarning")  # the SDK
