@@ -43,10 +43,14 @@ class Phase(StrEnum):
 
 
 class TokenSource(StrEnum):
-    """Where output token counts came from, most trusted first."""
+    """Where output token counts came from, most trusted first.
+
+    COUNTED: the server told none; there are `streamed_events`, an estimate, and never `output_tokens`.
+    """
 
     EVENTS = "per_event"
     USAGE = "usage"
+    COUNTED = "events"
     UNKNOWN = "unknown"
 
 
@@ -58,13 +62,14 @@ class CallRecord:
     none: TPOT = (last output - first output) / (output_tokens - hidden_tokens - both). A key with a default
     is left out of the line where it has that value; `input_planned` and `output_asked` where they equal
     `input_tokens` and `output_tokens`. `output_control` is None on a simulated backend, which gives the
-    planned length. `network_ns` holds one round trip and what opening the connection took: `dns_ns`,
-    `connect_ns`, `tls_ns`, `upgrade_ns`, all 0 where none was opened. `reconnects`: connections of the
-    conversation that the server had closed between two calls. `after_cancel_ns`: from `cancelled_ns` to the
-    newest byte that was seen, 0 if none came after; `after_cancel_tokens`: streamed tokens that came after,
-    None where they were not told. `attempts` is empty where there was one, else it lists all, the last one
-    too. `limit_wait_ns` is what all of them waited for the client's own caps. `limits_told`: numbers of the
-    answer's limit headers.
+    planned length. `swallowed_tokens` of a call of tools came in no event (`measure.metrics.call`).
+    `incomplete_reason` says why, where `finish_reason` only says that the answer is. `network_ns` holds one
+    round trip and what opening the connection took: `dns_ns`, `connect_ns`, `tls_ns`, `upgrade_ns`, all 0
+    where none was opened. `reconnects`: connections of the conversation that the server had closed between
+    two calls. `after_cancel_ns`: from `cancelled_ns` to the newest byte that was seen, 0 if none came after;
+    `after_cancel_tokens`: streamed tokens that came after, None where they were not told. `attempts` is empty
+    where there was one, else it lists all, the last one too. `limit_wait_ns` is what all of them waited for
+    the client's own caps. `limits_told`: numbers of the answer's limit headers.
     """
 
     schema: int = SCHEMA
@@ -111,6 +116,8 @@ class CallRecord:
     server_timing: dict[str, Any] | None
     first_event_tokens: int | None = None
     tokens_after_last: int = 0
+    swallowed_tokens: int = 0
+    incomplete_reason: str | None = None
     streamed_events: int = 0
     network_ns: int = 0
     dns_ns: int = 0

@@ -71,6 +71,7 @@ class FindingName(StrEnum):
     ASSUMED_PRICE = "assumed_price"
     COST_UNKNOWN = "cost_unknown"
     COUNT_MISMATCH = "count_mismatch"
+    SWALLOWED_TOKENS = "swallowed_tokens"
     WIDE_BOUNDS = "wide_bounds"
     CLIENT_LIMITED = "client_limited"
     COALESCED = "coalesced"

@@ -31,6 +31,11 @@ def any_will_do(tier: str) -> bool:
     return tier.lower() in _file()["any"]
 
 
+def says_a_tier(served: str | None) -> bool:
+    """Tell whether what a server names is a tier: some only repeat the `auto` that they were asked for."""
+    return served is not None and not any_will_do(served)
+
+
 def faster(one: str, other: str) -> bool | None:
     """Tell whether a tier is sold as faster than another; None where the order is not known."""
     order: Sequence[str] = _file()["order"]

@@ -151,7 +151,7 @@ class Answer:
     `reasoning_summary`: only summaries of the reasoning were streamed. `server_timing`: the server's own
     times of this call in seconds: `queue_s`, `prompt_s`, `completion_s`, `total_s`, `rtt_s`, and others.
     `incomplete_reason`: why an answer was cut short, where the dialect tells it apart from the
-    `finish_reason`. `error_status`: the HTTP status that an error within the stream names.
+    `finish_reason`. `error_status`: the HTTP status that an error on a WebSocket names.
     """
 
     high_ns: "array[int]" = field(default_factory=_longs)

@@ -25,6 +25,7 @@ ALWAYS = (
     "shared_read_events",
     "streamed_events",
     "tokens_after_last",
+    "swallowed_tokens",
     "limit_wait_ns",
 )
 """Numbers that every call has."""
@@ -130,6 +131,7 @@ class Calls:
     shared_read_events: Floats
     streamed_events: Floats
     tokens_after_last: Floats
+    swallowed_tokens: Floats
     input_tokens: Floats
     cached_tokens: Floats
     output_tokens: Floats

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from harness.measure.breakdown import shares
 from harness.measure.calls import THROTTLED, Calls
 from harness.measure.gaps import Placed, clumped_share
+from harness.measure.metrics.call import EVENTS_PER_TOKEN_MIN
 from harness.measure.metrics.recorded import events_per_token, streamed_tokens
 from harness.measure.metrics.registry import METRICS
+from harness.measure.metrics.task import task_time_ns
 from harness.records import TaskOutcome, TaskRecord, TokenSource
 from harness.results import Finding, FindingName
 from harness.values import ErrorKind, StampClock
@@ -48,6 +49,10 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.COUNT_MISMATCH: (
         "gaps are of events, not of tokens; TPOT is right only where running totals come (docs/scenarios.md)"
     ),
+    FindingName.SWALLOWED_TOKENS: (
+        "the server's parser of tool calls holds tokens back: TPOT of these calls is too small unless running"
+        " totals come (docs/scenarios.md)"
+    ),
     FindingName.WIDE_BOUNDS: "read these as upper bounds: events came in reads with others",
     FindingName.CLIENT_LIMITED: "fewer users, or more machine: gaps that share a read are wide bounds",
     FindingName.THROTTLED: (
@@ -64,9 +69,6 @@ ADVICE: Mapping[FindingName, str] = {
     FindingName.CLIENT_RESOURCE: "they say nothing of the server: give this machine more, or ask for less",
     FindingName.INTERRUPTED: "the run was stopped; numbers are of what was done until then",
 }
-
-EVENTS_PER_TOKEN_MIN = 0.8
-"""Below it a gap is no token's any more; the same the other way round is as odd."""
 
 WAITED_SHARE = 0.005
 """Share of the task time in limits from which it is told; below, it is lost in a rounded table."""
@@ -103,10 +105,18 @@ def call_findings(backend: str, workload: str, calls: Calls) -> Iterable[Finding
         detail = f"{shared / events:.0%} of output events share their read with another"
         yield found(FindingName.SHARED_READS, detail)
     ok = calls[calls.ok]
-    silent = int(ok.token_source.are((TokenSource.UNKNOWN,)).sum())
+    silent = int(ok.token_source.are((TokenSource.COUNTED, TokenSource.UNKNOWN)).sum())
     if silent:
         yield found(FindingName.NO_USAGE, f"{silent} of {len(ok)} calls came without token counts")
     yield from _count_mismatch(found, ok)
+    swallowed = ok[ok.swallowed_tokens > 0]
+    if len(swallowed):
+        held, told = swallowed.swallowed_tokens.sum(), np.nansum(swallowed.output_tokens)
+        detail = (
+            f"in {len(swallowed)} of {len(ok)} calls {held:.0f} of {told:.0f} output tokens came in no event:"
+            " tool calls passed unseen"
+        )
+        yield found(FindingName.SWALLOWED_TOKENS, detail)
     yield from _wide_bounds(found, ok)
 
 
@@ -170,17 +180,30 @@ def task_findings(backend: str, workload: str, tasks: Sequence[TaskRecord]) -> I
     if timed_out:
         detail = f"{len(timed_out)} of {len(tasks)} tasks {timed_out[0]}"
         yield Finding(FindingName.TIMED_OUT, backend, workload, detail)
-    spent = shares(tasks)
-    limit, retry = spent.get("limit", 0.0), spent.get("retry", 0.0)
-    if limit + retry > WAITED_SHARE:
-        parts = [f"{limit:.1%} waiting for the own `quota`"] * (limit > 0)
-        parts += [f"{retry:.1%} in attempts that failed and the waits after them"] * (retry > 0)
-        detail = f"{limit + retry:.1%} of the time of completed tasks was lost to limits: {', '.join(parts)}"
-        yield Finding(FindingName.WAITED_FOR_LIMITS, backend, workload, detail)
+    waited = _waited(tasks)
+    if waited is not None:
+        yield Finding(FindingName.WAITED_FOR_LIMITS, backend, workload, waited)
     mismatch = sum(task.plan_mismatch for task in tasks)
     if mismatch:
         detail = f"{mismatch} planned tool results met no call, or calls no plan"
         yield Finding(FindingName.PLAN_MISMATCH, backend, workload, detail)
+
+
+def _waited(tasks: Sequence[TaskRecord]) -> str | None:
+    """Say what share of the time of all tasks limits took, of those too that failed or were cut by them."""
+    total = sum(task_time_ns(task) for task in tasks)
+    limit, retry = (
+        sum(task.breakdown.get(part, 0.0) * task_time_ns(task) for task in tasks) / total if total else 0.0
+        for part in ("limit", "retry")
+    )
+    if limit + retry <= WAITED_SHARE:
+        return None
+    parts = [f"{limit:.1%} waiting for the own `quota`"] * (limit > 0)
+    parts += [f"{retry:.1%} in attempts that failed and the waits after them"] * (retry > 0)
+    return (
+        f"{limit + retry:.1%} of the task time, that of failed and cut tasks too, was lost to limits:"
+        f" {', '.join(parts)}"
+    )
 
 
 def run_findings(

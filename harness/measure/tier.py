@@ -26,7 +26,7 @@ from harness.measure.calls import Calls, Floats, Mask
 from harness.measure.metrics.recorded import decode_tokens_per_s, spanned_tokens
 from harness.prices import tier_name
 from harness.results import Finding, FindingName
-from harness.tiers import any_will_do, faster, published_speed, same_tier, sold_for_speed
+from harness.tiers import any_will_do, faster, published_speed, same_tier, says_a_tier, sold_for_speed
 
 TOKENS_MIN = 32
 LOST_NS = 100e6
@@ -72,8 +72,8 @@ def tier_findings(one: Serving, others: Sequence[Serving]) -> Iterator[Finding]:
 
 def _as_asked(found: Callable[[FindingName, str], Finding], calls: Calls, asked: str) -> Iterator[Finding]:
     """Hold what the server names against what was asked for."""
-    served = calls.tier_served.counted()
-    silent = served.pop(None, 0)
+    served = {name: n for name, n in calls.tier_served.counted().items() if says_a_tier(name)}
+    silent = len(calls) - sum(served.values())
     if silent:
         detail = (
             f"asked for tier {asked}; in {silent} of {len(calls)} calls the server does not say what served"
@@ -81,7 +81,7 @@ def _as_asked(found: Callable[[FindingName, str], Finding], calls: Calls, asked:
         yield found(FindingName.TIER_UNKNOWN, detail)
     if any_will_do(asked):
         return
-    others = {name: n for name, n in served.items() if name is not None and not same_tier(name, asked)}
+    others = {name: n for name, n in served.items() if name and not same_tier(name, asked)}
     for up, finding in ((False, FindingName.TIER_DOWNGRADED), (True, FindingName.TIER_UPGRADED)):
         these = {name: n for name, n in others.items() if (faster(name, asked) is True) is up}
         if these:
@@ -91,7 +91,7 @@ def _as_asked(found: Callable[[FindingName, str], Finding], calls: Calls, asked:
 
 def _changes(found: Callable[[FindingName, str], Finding], calls: Calls) -> Iterator[Finding]:
     """Find tasks whose calls were served by different tiers: tiers share no prompt cache."""
-    calls = calls[~calls.tier_served.are((None,))]
+    calls = calls[calls.tier_served.are([name for name in calls.tier_served.names if says_a_tier(name)])]
     tiers, tasks = _canonical(calls), calls.task_id.codes
     order = np.lexsort((calls.sent_ns, tasks))
     same_task = tasks[order][1:] == tasks[order][:-1]

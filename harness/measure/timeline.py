@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from http import HTTPStatus
 from itertools import groupby, islice
 from typing import Any
 
@@ -12,6 +13,7 @@ from harness.measure.metrics.call import (
     hidden_tokens,
     streamed_per_event,
     streamed_tokens,
+    swallowed_tokens,
     tokens_after_last,
 )
 from harness.records import CallOutcome, CallRecord, EventsRecord, Phase, TokenSource
@@ -70,12 +72,12 @@ def records_of(
     that the server said; that is also bounded in length and cannot steer a terminal.
     """
     error = None if cut or cancelled else call_error(timeline)
-    answer, origin = timeline.answer, facts.origin_ns
+    answer, origin = replace(timeline.answer, usage=believed(timeline.answer)), facts.origin_ns
     high = np.frombuffer(answer.high_ns, dtype=np.int64) - origin
     low = np.maximum(np.frombuffer(answer.low_ns, dtype=np.int64), timeline.sent_ns) - origin
     answers = list(islice((i for i, kind in enumerate(answer.kinds) if kind != REASONING), 1))
     sizes = read_sizes(high, low)
-    usage, tokens = answer.usage, event_tokens(answer)
+    usage, tokens, swallowed = answer.usage, event_tokens(answer), swallowed_of(answer)
     cancelled_ns = timeline.cancelled_ns if cancelled else None
     late = 0 if cancelled_ns is None else int((high > cancelled_ns - origin).sum())
     call = CallRecord(
@@ -110,7 +112,7 @@ def records_of(
         hidden_tokens=hidden_of(answer),
         token_source=token_source(usage, tokens),
         outcome=_outcome(error, cut=cut, cancelled=cancelled),
-        status=timeline.status,
+        status=_status(timeline),
         error=error,
         attempts=_attempts(timeline, error, origin_ns=origin, key=key),
         limit_wait_ns=sum(one.limit_wait_ns for one in (*timeline.earlier, timeline)),
@@ -122,6 +124,8 @@ def records_of(
         server_timing=dict(answer.server_timing) or None,
         first_event_tokens=tokens[0] if tokens else None,
         tokens_after_last=tokens_after_last(tokens, streamed=streamed_of(answer)),
+        swallowed_tokens=swallowed,
+        incomplete_reason=answer.incomplete_reason,
         streamed_events=len(answer.high_ns),
         network_ns=network_of(timeline),
         dns_ns=timeline.dns_ns,
@@ -137,7 +141,7 @@ def records_of(
         output_asked=facts.output_asked,
         output_control=facts.output_control,
         limits_told=dict(timeline.limits_told) or None,
-        warnings=timeline.warnings + answer.warnings,
+        warnings=timeline.warnings + answer.warnings + (("swallowed_tokens",) if swallowed else ()),
     )
     return _fit_to_keep(call, key), _events(call, answer.kinds, tokens=tokens, high=high, sizes=sizes)
 
@@ -192,6 +196,37 @@ def _attempts(
     ]
 
 
+def believed(answer: Answer) -> Usage | None:
+    """Take as unknown what usage cannot mean, and from running totals what it does not tell.
+
+    A prompt has tokens and so has output: 0 is a server that does not count. An answer that broke off has
+    the number that its beginning told (Anthropic's `message_start`), which is no count of what came.
+    """
+    usage, came = answer.usage or Usage(), len(answer.high_ns)
+    if usage.input_tokens == 0:
+        usage = replace(usage, input_tokens=None, cached_tokens=None)
+    output = usage.output_tokens or (None if came else usage.output_tokens)
+    if output is not None and answer.finish_reason is None and answer.done_ns is None:
+        output = output if 0 < came <= output else None
+    if output is None and came and min(answer.tokens) >= 0:
+        output = sum(answer.tokens)
+    usage = replace(usage, output_tokens=output)
+    return None if usage == Usage() else usage
+
+
+def swallowed_of(answer: Answer) -> int:
+    """Count the tokens of a call of tools that no event carried; see `metrics.call.swallowed_tokens`."""
+    if answer.choices:
+        return 0
+    calls = sum(len(call.name) + len(call.arguments) for call in answer.tool_calls)
+    return swallowed_tokens(
+        event_tokens(answer),
+        streamed=streamed_of(answer),
+        first_tool=answer.first_tool,
+        characters=len(answer.text) + len(answer.reasoning) + calls,
+    )
+
+
 def hidden_of(answer: Answer) -> int | None:
     """Count the output tokens that were never streamed; see `metrics.call.hidden_tokens`."""
     return hidden_tokens(
@@ -229,7 +264,7 @@ def token_source(usage: Usage | None, tokens: Sequence[int | None]) -> TokenSour
         return TokenSource.EVENTS
     if usage is not None and usage.output_tokens is not None:
         return TokenSource.USAGE
-    return TokenSource.UNKNOWN
+    return TokenSource.COUNTED if tokens else TokenSource.UNKNOWN
 
 
 def read_sizes(high: Times, low: Times) -> list[int]:
@@ -257,6 +292,13 @@ def _events(
         tokens=[(count, len(list(run))) for count, run in groupby(tokens)],
         reads=sizes,
     )
+
+
+def _status(timeline: Timeline) -> int | None:
+    """Give HTTP's status; of a message over WebSocket, which has none, the one that its error names."""
+    named = timeline.answer.error_status
+    over_websocket = timeline.status in (None, HTTPStatus.SWITCHING_PROTOCOLS)
+    return named if over_websocket and named is not None else timeline.status
 
 
 def _outcome(error: CallError | None, *, cut: bool, cancelled: bool) -> CallOutcome:

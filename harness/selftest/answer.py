@@ -1,6 +1,6 @@
 """What `harness selftest` says: a document for programs, a table and sentences for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,9 +11,12 @@ from harness.records import SCHEMA
 from harness.results import Certificate
 from harness.screen import Screen
 from harness.selftest.figures import Figures, joined, quantile_us
-from harness.selftest.proof import Bar, Measured, bars, envelope, failures
+from harness.selftest.proof import Bar, Measured, bars, broken, envelope, failures, name
 from harness.selftest.truth import Times
 from harness.values import StampClock
+
+WIDE = 135
+"""Columns of a screen from which the whole table fits."""
 
 BUSY_CORES = 0.25
 """Processors that others may keep busy without a word."""
@@ -67,6 +70,8 @@ class Outcome:
 
     def advice(self) -> str:
         """Say what to do about what was missed."""
+        if any(one.figures.failures for one in self.cells):
+            return "streams failed on this machine's own loopback: find out why, the other figures can wait"
         if self.clock is StampClock.LOOP:
             return "there are no kernel stamps on this system: read TTFT and gaps as upper bounds"
         if self.moment.busy:
@@ -84,7 +89,7 @@ class Outcome:
         ttft_ns = joined([one.ttft_ns for one in free])
         return {
             "events": events,
-            "exact_share": len(error_ns) / events if events else None,
+            "exact_share": sum(one.exact for one in free) / events if events else None,
             "error_p50_us": quantile_us(error_ns, 0.5),
             "error_p99_us": quantile_us(error_ns, 0.99),
             "shared_read_share": sum(one.shared for one in free) / events if events else None,
@@ -112,7 +117,7 @@ class Outcome:
 
 def print_outcome(screen: Screen, outcome: Outcome, certificate: Certificate | None, *, place: str) -> None:
     """Print the table, the bars and what follows."""
-    screen.print(_table(outcome.cells))
+    screen.print(_table(outcome.cells, wide=screen.width >= WIDE))
     screen.print()
     for bar in outcome.bars():
         screen.tell(f"{'HOLDS ' if bar.holds else 'MISSED'} {bar.what}: {bar.figure} (bar: {bar.bar})")
@@ -136,39 +141,27 @@ def _summary(outcome: Outcome, proved: Load | None) -> Iterator[str]:
             f" p50/p99 {ttft} us over open connections"
         )
     if proved is not None:
-        yield f"proved up to {proved.streams} streams and {proved.events_per_s:,.0f} events/s at a time"
+        end = broken(outcome.cells)
+        why = "" if end is None else f"; at {name(end.cell)} it failed"
+        yield f"proved up to {proved.streams} streams and {proved.events_per_s:,.0f} events/s at a time{why}"
     yield f"{moment.seconds:.0f} s; {moment.sentence()}"
 
 
-def _table(cells: Sequence[Measured]) -> Table:
+def _table(cells: Sequence[Measured], *, wide: bool) -> Table:
+    """Lay the cells below each other; a narrow screen shows what decides, the document has all."""
+    columns = [column for column in _COLUMNS if wide or column[0] in _DECIDING]
     made = Table(box=None, pad_edge=False)
-    headings = (
-        *(
-            "tokens/s",
-            "streams",
-            "an event",
-            "",
-            "transport",
-            "loop",
-            "events",
-            "exact",
-            "error us",
-            "inside",
-        ),
-        *("held up", "shared", "TTFT error us", "CPU us/token", ""),
-    )
-    for heading in headings:
+    for heading, _ in columns:
         made.add_column(heading, justify="right", no_wrap=True)
     for one in cells:
-        cell, seen = one.cell, one.figures
-        made.add_row(
-            *(str(cell.tokens_per_s), str(cell.streams), str(cell.per_event), "TLS" if cell.tls else ""),
-            *(cell.transport, "held" if cell.held else "", str(seen.events), _share(seen.exact, seen)),
-            *(_quantiles(seen.error_ns), _share(seen.inside, seen, 3), str(seen.held_up)),
-            *(_share(seen.shared, seen), _quantiles(seen.ttft_ns)),
-            *("" if one.cpu_us_per_token is None else f"{one.cpu_us_per_token:.0f}", str(one.result)),
-        )
+        made.add_row(*(show(one) for _, show in columns))
     return made
+
+
+def _load(one: Measured) -> str:
+    cell = one.cell
+    words = [f"{cell.streams:3} x {cell.tokens_per_s:3}", *(["TLS"] if cell.tls else []), cell.transport]
+    return " ".join([*words, *(["held"] if cell.held else [])])
 
 
 def _cell(one: Measured) -> dict[str, Any]:
@@ -208,3 +201,19 @@ def _us(us: float | None) -> str:
 
 def _share(count: int, of: Figures, digits: int = 0) -> str:
     return f"{count / of.events:.{digits}%}" if of.events else "-"
+
+
+_COLUMNS: Sequence[tuple[str, Callable[[Measured], str]]] = (
+    ("streams x tokens/s", _load),
+    ("an event", lambda one: str(one.cell.per_event)),
+    ("events", lambda one: str(one.figures.events)),
+    ("exact", lambda one: _share(one.figures.exact, one.figures)),
+    ("error us", lambda one: _quantiles(one.figures.error_ns)),
+    ("inside", lambda one: _share(one.figures.inside, one.figures, 3)),
+    ("held up", lambda one: str(one.figures.held_up)),
+    ("shared", lambda one: _share(one.figures.shared, one.figures)),
+    ("TTFT error us", lambda one: _quantiles(one.figures.ttft_ns)),
+    ("CPU us/token", lambda one: "-" if one.cpu_us_per_token is None else f"{one.cpu_us_per_token:.0f}"),
+    ("", lambda one: str(one.result)),
+)
+_DECIDING = ("streams x tokens/s", "an event", "exact", "error us", "inside", "")

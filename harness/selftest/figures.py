@@ -34,12 +34,13 @@ class Seen:
 class Figures:
     """What some streams showed. Counts are of output events.
 
-    exact: its two bounds are equal. error_ns: stamp - true send, of exact events. inside: low - path <= sent
-    <= high. early: stamped before it was sent, which cannot be. held_up: outside only because of the server,
-    which was stopped between its clock and its write, so that the low bound lies before its next reading,
-    or whose kernel says that it had not sent the event by then. first_ns: error of each stream's first
-    output, by its upper bound; ttft_ns: recorded TTFT - the server's own, of streams over connections that
-    were open. shared: came in one read with others. failures: a sentence a stream that did not come through.
+    exact: its two bounds are equal. error_ns: stamp - true send, of exact events of which the server knows
+    when it was. inside: low - path <= sent <= high. early: stamped before it was sent, which cannot be.
+    held_up: outside only because of the server, which was stopped between its clock and its write, so that
+    the low bound lies before its next reading, or whose kernel says that it had not sent the event by then.
+    first_ns: error of each stream's first output, by its upper bound; ttft_ns: recorded TTFT - the server's
+    own, of streams over connections that were open. shared: came in one read with others. failures: a
+    sentence a stream that did not come through.
     """
 
     streams: int
@@ -80,6 +81,7 @@ def figures(seen: Sequence[Seen], truths: Sequence[Truth]) -> Figures:
     exact = high == low
     early = sent > high + ROUNDING_NS
     late = low > sent + PATH_NS
+    held_up = late & ~early & ((low <= written) | held)
     sizes = [np.unique(one.answer.high_ns, return_counts=True)[1] for one, _ in good]
     first = [one.answer.high_ns[0] - true.sent[0] for one, true in good]
     ttft = [
@@ -93,9 +95,9 @@ def figures(seen: Sequence[Seen], truths: Sequence[Truth]) -> Figures:
         exact=int(exact.sum()),
         inside=int((~early & ~late).sum()),
         early=int(early.sum()),
-        held_up=int((late & ~early & ((low <= written) | held)).sum()),
+        held_up=int(held_up.sum()),
         shared=int(sum(size[size > 1].sum() for size in sizes)),
-        error_ns=(high - sent)[exact],
+        error_ns=(high - sent)[exact & ~held & ~held_up],
         first_ns=np.array(first, dtype=np.int64),
         ttft_ns=np.array(ttft, dtype=np.int64),
         load=load_of(
@@ -103,7 +105,7 @@ def figures(seen: Sequence[Seen], truths: Sequence[Truth]) -> Figures:
             np.array([true.sent[-1] for _, true in good], dtype=np.float64),
             np.array([len(true.sent) for _, true in good], dtype=np.float64),
         ),
-        clock=StampClock.LOOP if any(one.clock is StampClock.LOOP for one in seen) else StampClock.KERNEL,
+        clock=StampClock.LOOP if any(one.clock is StampClock.LOOP for one, _ in good) else StampClock.KERNEL,
         failures=tuple(why for why in wrong if why is not None),
     )
 

@@ -52,7 +52,7 @@ class Measured:
         seen = self.figures
         if seen.failures or not seen.bounded:
             return Result.FAILED
-        if seen.exact < EXACT_MIN:
+        if len(seen.error_ns) < EXACT_MIN:
             return Result.FAILED if seen.events >= MANY else Result.FEW
         error = quantile_us(seen.error_ns, 0.99)
         return Result.PROVED if error is not None and error <= self.limit_us else Result.FAILED
@@ -68,13 +68,20 @@ class Bar:
     holds: bool
 
 
+def broken(cells: Sequence[Measured]) -> Measured | None:
+    """Find the smallest load that failed: there the envelope ends."""
+    failed = [one for one in cells if one.result is Result.FAILED]
+    return min(failed, key=lambda one: one.figures.load.events_per_s, default=None)
+
+
 def envelope(cells: Sequence[Measured]) -> Load | None:
     """Give the loads that were proved: all below the smallest one that failed; None where there are none."""
-    broken = [one.figures.load.events_per_s for one in cells if one.result is Result.FAILED]
+    end = broken(cells)
+    below = np.inf if end is None else end.figures.load.events_per_s
     proved = [
         one.figures.load
         for one in cells
-        if one.result is Result.PROVED and one.figures.load.events_per_s < min(broken, default=np.inf)
+        if one.result is Result.PROVED and one.figures.load.events_per_s < below
     ]
     if not proved:
         return None

@@ -47,6 +47,8 @@ class GeminiReading:
             bits = self._response(event)
             counts = self._counts_of_response(event.get("usageMetadata"))
         self._told(counts, bits)
+        if not bits:
+            take_times(event, self.draft.timing)
         return bits
 
     def whole(self, answer: dict[str, Any]) -> None:

@@ -13,6 +13,8 @@ from harness.wire.sse import FrameReader
 from harness.wire.usage import count
 from harness.wire.vendors import take_times
 
+_COMMITTED = "priority"  # capacity bought beforehand, at standard speed; others' `priority` is a faster tier
+
 _CACHE = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -137,8 +139,8 @@ class MessagesReading:
             return
         self.draft.usage = self.draft.usage | {key: told for key, told in usage.items() if told is not None}
         told = self.draft.usage
-        fast = told.get("speed") == "fast"
-        self.draft.served("fast" if fast else told.get("service_tier") or told.get("speed"))
+        tier, speed = told.get("service_tier"), told.get("speed")
+        self.draft.served(speed if type(speed) is str else "standard" if tier == _COMMITTED else tier)
 
     def _think(self, thinking: str) -> int:
         self._state.reasoning.append(thinking)

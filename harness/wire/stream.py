@@ -214,9 +214,12 @@ class StreamDecoder:
         odd = {
             "no_usage": whole and usage is None,
             "no_finish_reason": whole and self._draft.choices[0].finish_reason is None,
-            "implausible_usage": self._draft.implausible or not plausible,
+            "implausible_usage": self._draft.implausible or not plausible or self._counts_nothing(usage),
         }
         return tuple(name for name, is_so in odd.items() if is_so)
+
+    def _counts_nothing(self, usage: Usage | None) -> bool:
+        return usage is not None and usage.output_tokens == 0 and len(self._bounds.high_ns) > 0
 
     def _flaw(self, *, ended: bool) -> CallError | None:
         """Find what is wrong with a stream that named no error itself."""

@@ -10,7 +10,6 @@ from harness.clock import MachineClock
 from harness.records import CallOutcome, Phase, TaskOutcome
 from harness.values import Block, ErrorKind, Role
 from harness.wire import DIALECTS
-from harness.wire.websocket import in_lane, lane_of
 from harness.workloads.step import LiveBackend, PlannedCall, Step, TaskSetting
 from tests.playing import Kept
 from tests.raw_server import serve
@@ -56,8 +55,8 @@ def stepped(answers, *, warm=False):
             endpoint = Endpoint(
                 f"http://127.0.0.1:{port}/v1",
                 transport="websocket",
-                as_message=lambda body, lane: in_lane(RESPONSES.as_message(body), lane),
-                lane_of=lane_of,
+                as_message=RESPONSES.as_message,
+                lane_of=RESPONSES.lane_of,
             )
             async with WebSocketExchange(endpoint, limits=LIMITS, clock=clock) as send:
                 backend = LiveBackend(

@@ -288,9 +288,15 @@ def test_a_running_total_that_cannot_be_true_counts_nothing():
     assert found.warnings == ("implausible_usage",)
 
 
-@pytest.mark.parametrize("told", [counted(cached=10, reasoning=5), counted(0, 0), {"prompt_tokens": None}])
+@pytest.mark.parametrize("told", [counted(cached=10, reasoning=5), {"prompt_tokens": None}])
 def test_plausible_counts_are_no_warning(told):
     assert "implausible_usage" not in finished(delta(content="x"), event(choices=[], usage=told)).warnings
+
+
+def test_no_output_tokens_are_odd_beside_output_alone():
+    nothing = event(choices=[], usage=counted(0, 0))
+    assert "implausible_usage" in finished(delta(content="x"), nothing).warnings
+    assert "implausible_usage" not in finished(nothing).warnings
 
 
 def test_tier_and_request_id():

@@ -364,15 +364,19 @@ def test_refusals_and_time_lost_to_limits_are_told():
         streamed_events=0,
     )
     shares = dict.fromkeys(a_task().breakdown, 0.0) | {"limit": 0.125, "retry": 0.25, "decode": 0.625}
-    tasks = [a_task(breakdown=shares), a_task(task_id="b/w/1", k=1, outcome=TaskOutcome.FAILED)]
+    lost = dict.fromkeys(shares, 0.0) | {"limit": 0.5, "ttft": 0.5}
+    tasks = [
+        a_task(breakdown=shares),
+        a_task(task_id="b/w/1", k=1, outcome=TaskOutcome.FAILED, breakdown=lost),
+    ]
     summary, _ = concluded(tasks, [a_call(sent_ns=S // 2, attempts=attempts), refused])
     told = {finding.name: finding.detail for finding in summary.findings}
     assert told[FindingName.THROTTLED] == (
         "the server's limits refused 2 of 3 attempts (429), in 2 of 2 calls, of which 1 failed by it"
     )
     assert told[FindingName.WAITED_FOR_LIMITS] == (
-        "37.5% of the time of completed tasks was lost to limits: 12.5% waiting for the own `quota`,"
-        " 25.0% in attempts that failed and the waits after them"
+        "43.8% of the task time, that of failed and cut tasks too, was lost to limits: 31.2% waiting for the"
+        " own `quota`, 12.5% in attempts that failed and the waits after them"
     )
 
 

@@ -125,9 +125,9 @@ def test_m06_without_usage_the_clients_count_has_no_beginning_token_and_its_own_
     call, events = records_of(a_timeline(answer), AT_0, cut=False)
     assert call.streamed_events == 1  # the client's own count
     assert call.output_tokens is None  # never passed off as the server's
-    assert call.token_source is TokenSource.UNKNOWN
+    assert call.token_source is TokenSource.COUNTED
     summary, _ = concluded((call, events))
-    assert workload(summary).tokens.source == "unknown"
+    assert workload(summary).tokens.source == "events"
     assert found(summary, FindingName.NO_USAGE) == "1 of 1 calls came without token counts"
 
 

@@ -190,7 +190,8 @@ def test_input_with_a_part_that_cannot_be_true_is_unknown(odd):
     ("first", "last", "tier"),
     [
         ({"service_tier": "standard", "speed": "fast"}, {}, "fast"),
-        ({"service_tier": "priority", "speed": "standard"}, {}, "priority"),
+        ({"service_tier": "priority", "speed": "standard"}, {}, "standard"),
+        ({"service_tier": "priority"}, {}, "standard"),
         ({"service_tier": "standard"}, {}, "standard"),
         ({"speed": "standard"}, {}, "standard"),
         ({"speed": "fast"}, {"speed": "standard"}, "standard"),

@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from harness.measure.load import Load
-from harness.selftest.answer import Moment, Outcome
+from harness.screen import Screen
+from harness.selftest.answer import Moment, Outcome, print_outcome
 from harness.selftest.figures import Seen, figures, quantile_us
 from harness.selftest.grid import GRID, RATES, STREAMS, Cell
 from harness.selftest.proof import Measured, Result, bars, envelope
@@ -93,7 +94,9 @@ def test_a_server_that_was_stopped_before_its_write_is_no_fault_of_the_meters():
 
 def test_what_the_servers_kernel_held_back_is_no_fault_of_the_meters():
     kept = replace(a_truth(1), held=np.array([True]))
-    assert counts(of_one(kept, high=5 * MS, low=5 * MS)) == (1, 1, 0, 1, 0, 0)
+    found = of_one(kept, high=5 * MS, low=5 * MS)
+    assert counts(found) == (1, 1, 0, 1, 0, 0)
+    assert found.error_ns.tolist() == []  # when it was sent nobody knows
     assert counts(of_one(kept, high=-2 * US, low=-2 * US)) == (1, 1, 0, 0, 0, 1)
 
 
@@ -198,6 +201,15 @@ def test_the_envelope_ends_below_the_smallest_load_that_failed(cells, proved):
     assert envelope(cells) == proved
 
 
+def test_what_ended_the_envelope_is_told(capsys):
+    cells = [loaded(8, 6000), loaded(32, 24_000, cell=Cell(750, 32, tls=True), **WRONG)]
+    print_outcome(Screen(width=80), Outcome(cells, QUIET), None, place="")
+    assert (
+        "proved up to 8 streams and 6,000 events/s at a time;"
+        " at 32 x 750 tokens/s, 1 an event, TLS, keep-alive it failed\n"
+    ) in capsys.readouterr().out
+
+
 def test_a_cell_with_too_few_exact_events_proves_nothing_and_limits_nothing():
     few = a_cell(of_one(a_truth(10)))
     assert envelope([few]) is None
@@ -258,6 +270,26 @@ def test_what_is_to_be_done(moment, clock, words):
     outcome = Outcome([cell], replace(QUIET, **moment))
     assert words in outcome.advice()
     assert [line for line in outcome.missed() if "stamped before they were sent" in line]
+
+
+def test_failed_streams_come_before_all_else():
+    true = a_truth()
+    lost = an_answer(true, failure="cannot connect", clock=StampClock.LOOP)
+    outcome = Outcome([a_cell(figures([an_answer(true), lost], [true, true]))], QUIET)
+    assert outcome.clock is StampClock.KERNEL
+    assert outcome.missed()[0] == (
+        "1 of 2 streams failed (1 x 750 tokens/s, 1 an event, plain, keep-alive): cannot connect"
+    )
+    assert outcome.advice().startswith("streams failed")
+
+
+@pytest.mark.parametrize("width", [80, 135])
+def test_the_table_fits_the_screen(width, capsys):
+    cells = [replace(a_cell(), cell=cell) for cell in GRID]
+    print_outcome(Screen(width=width), Outcome(cells, QUIET), None, place="")
+    told_of = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in told_of
+    assert told_of.count("proved") >= len(GRID)
 
 
 def test_the_document_is_json_and_null_where_nothing_is_known():

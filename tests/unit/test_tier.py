@@ -78,6 +78,7 @@ def test_tiers_have_an_order_as_far_as_they_are_known():
         ("auto", ["priority"] * 3, set()),
         ("performance", ["on_demand"] * 3, {DOWN}),  # of an order that is not known: not what was asked for
         ("ultrafast", [None, "ultrafast", "ultrafast"], {UNKNOWN}),
+        ("ultrafast", ["auto", "ultrafast", "ultrafast"], {UNKNOWN}),  # repeats a word, names no tier
         (None, ["priority", None, "default"], set()),
     ],
 )

@@ -88,7 +88,7 @@ def test_tokens_an_event_are_kept_where_the_stream_tells_them():
 def test_unknown_tokens_are_null_not_zero():
     call, events = records_of(a_timeline(an_answer([[200 * MS, 2]])), FACTS, cut=False)
     assert call.output_tokens is None
-    assert call.token_source is TokenSource.UNKNOWN
+    assert call.token_source is TokenSource.COUNTED
     assert events.tokens == [(None, 2)]
 
 
@@ -279,3 +279,16 @@ def test_throttled_attempts_are_counted():
     columns = calls_of([call, refused, served])
     assert columns.throttled.tolist() == [1, 1, 0]
     assert columns.attempts.tolist() == [2, 1, 1]
+
+
+@pytest.mark.parametrize("upgraded", [None, 101])
+def test_an_error_over_websocket_has_the_status_that_it_names(upgraded):
+    refused = CallError(ErrorKind.STREAM_ERROR, "slow down")
+    answer = an_answer([], error=refused, error_status=429)
+    call, _ = records_of(a_timeline(answer, status=upgraded), FACTS, cut=False)
+    assert (call.status, call.outcome) == (429, CallOutcome.FAILED)
+    assert calls_of([call]).throttled.tolist() == [1]
+    over_http, _ = records_of(a_timeline(answer, status=200), FACTS, cut=False)
+    assert over_http.status == 200
+    well, _ = records_of(a_timeline(an_answer([]), status=upgraded), FACTS, cut=False)
+    assert well.status == upgraded

@@ -108,6 +108,26 @@ def test_times_of_a_stream_on_a_chunk_of_any_sort():
     assert stream(chunk("a", "stop")).server_timing == {}
 
 
+@pytest.mark.parametrize(
+    ("dialect", "last"),
+    [
+        ("openai-chat", {"choices": []}),
+        ("openai-completions", {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}),
+        ("mistral-fim", {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+        ("openai-responses", {"type": "response.completed", "response": {"status": "completed"}}),
+        ("anthropic", {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+        ("llamacpp", {"content": "", "stop": True}),
+        ("ollama", {"message": {"content": ""}, "done": True}),
+        ("gemini", {"candidates": [{"finishReason": "STOP"}]}),
+    ],
+)
+def test_every_dialect_takes_times_with_its_last_event(dialect, last):
+    decoder = DIALECTS[dialect].decoder()
+    body = orjson.dumps(last | {"x_sim": {"rtt_ms": 80, "queue_ms": 5}})
+    decoder.feed(body + b"\n" if dialect == "ollama" else b"data: " + body + b"\n\n", 1)
+    assert decoder.answer(ended=True).server_timing == pytest.approx({"rtt_s": 0.08, "queue_s": 0.005})
+
+
 def test_usage_where_groq_and_moonshot_put_it():
     usage = {"prompt_tokens": 18, "completion_tokens": 439}
     groq = stream(chunk("a"), chunk(finish="stop", x_groq={"id": "r", "usage": {**usage, "queue_time": 1}}))

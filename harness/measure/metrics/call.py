@@ -5,6 +5,16 @@ of the project's vocabulary (TPOT, hidden tokens, streamed tokens).
 """
 
 from collections.abc import Sequence
+from statistics import median_low
+
+CHARACTERS_PER_TOKEN_MAX = 6
+"""So many and more on average, and an event holds several tokens; a token has about 4."""
+
+EVENTS_PER_TOKEN_MIN = 0.8
+"""Below it a gap is no token's any more; the same the other way round is as odd."""
+
+_HEAVY = 4
+"""An event of more than so many times the tokens of the usual one holds some that are not its own."""
 
 
 def hidden_tokens(reasoning_tokens: int | None, *, raw_reasoning: bool, summaries: bool) -> int | None:
@@ -63,6 +73,33 @@ def tokens_after_last(told: Sequence[int | None], *, streamed: int | None) -> in
     if streamed is None or not told or told[-1] is None or (len(told) > 1 and not any(told[1:])):
         return 0
     return max(0, streamed - sum(count or 0 for count in told))
+
+
+def swallowed_tokens(
+    told: Sequence[int | None], *, streamed: int | None, first_tool: int | None, characters: int
+) -> int:
+    """Return the streamed tokens of a call of tools that came in no event; 0 if less than a fifth of all.
+
+    told: streamed tokens of each event, None where untold; first_tool: the first event with a part of a
+    tool call; characters: of all that the events carried. Servers' parsers hold back the signs around a tool
+    call, or all of it, and then tokens pass without an event (sgl-project/sglang#36272: the running total
+    jumps from 1 to 17). Where totals tell, these are what one event from the first tool event on has above
+    the usual event, and what came behind the last. Else they are streamed - events, unless the events are so
+    long that each holds several tokens.
+    """
+    if first_tool is None or streamed is None or not told:
+        return 0
+    counts = [count for count in told if count is not None]
+    if len(counts) == len(told):
+        usual = max(1, median_low(counts))
+        heavy = [count - usual for count in counts[first_tool:] if count > _HEAVY * usual]
+        after = tokens_after_last(told, streamed=streamed)
+        held = sum(heavy) + (after if after > _HEAVY * usual else 0)
+    elif characters >= CHARACTERS_PER_TOKEN_MAX * len(told):
+        held = 0
+    else:
+        held = streamed - len(told)
+    return held if held > (1 - EVENTS_PER_TOKEN_MIN) * streamed else 0
 
 
 def tpot_ns(span_ns: int | None, *, streamed: int | None, first: int | None) -> float | None:
