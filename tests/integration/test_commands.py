@@ -77,7 +77,7 @@ def test_decode_reads_a_recording(name, ok):
     ended = harness("decode", DATA / "recordings" / f"{name}.json")
     facts = json.loads(ended.out)
     assert (ended.code, ended.err) == (0, "")
-    assert (facts["id"], facts["ok"]) == (name, ok)
+    assert (facts["id"], facts["ok"]) == (f"{name}.json", ok)
 
 
 @pytest.mark.parametrize(
