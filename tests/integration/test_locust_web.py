@@ -1,5 +1,6 @@
 """Locust's own ways of steering: web interface, load shapes, ramp-down; and workers on other machines."""
 
+import itertools
 import json
 import os
 import signal
@@ -128,7 +129,8 @@ def test_a_load_shape_rules_users_and_the_end(tmp_path):
         assert one.left_after(5) == []
     assert told.code in (0, 4), told.err  # 4: this machine was too busy
     reconciled(tmp_path / "out")
-    users = [span["wanted"] for span in Folder(tmp_path / "out").json("run")["users"]]
+    spans = Folder(tmp_path / "out").json("run")["users"]  # a new one where users are missing, too
+    users = [wanted for wanted, _ in itertools.groupby(span["wanted"] for span in spans)]
     assert users in ([2, 6, 2], [6, 2])  # engines that are slow to start miss the shape's first step
     assert len(Folder(tmp_path / "out").tasks("a")) > 1  # the scenario's own end does not hold
 
