@@ -143,8 +143,13 @@ def ceiling_of(result: WorkloadSummary) -> float | None:
 
 def own_sentence(name: str, result: WorkloadSummary) -> str:
     """Answer for a backend that is compared with none."""
-    half, most = cell(result.task_time.p50_s, "s"), cell(result.task_time.p90_s, "s")
-    said = f"On {name} half of the tasks are done within {half}, nine of ten within {most}"
+    half, most = result.task_time.p50_s, result.task_time.p90_s
+    if half.value is None:
+        said = f"On {name} the median task time: {cell(half, 's')}"
+    else:
+        said = f"On {name} half of the tasks are done within {cell(half, 's')}"
+    if most.value is not None:
+        said += f", nine of ten within {cell(most, 's')}"
     ceiling = ceiling_of(result)
     if ceiling is None:
         return f"{said}."

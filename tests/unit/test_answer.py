@@ -1,5 +1,7 @@
 """The answer's words and layout."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from harness.measure.facts import RunFacts
 from harness.objectives import Objectives
 from harness.records import TaskOutcome
 from harness.results import Estimate, Reason, TierSummary, Verdict, VerdictRecord
-from harness.sinks.answer import cell, number, print_answer, sentence, share, tier_rows
+from harness.sinks.answer import cell, number, own_sentence, print_answer, sentence, share, tier_rows
 from tests.summaries import a_comparison, a_summary, a_workload
 
 
@@ -80,6 +82,20 @@ def test_the_sentence_tells_decode_task_and_ceiling():
     assert said.endswith(
         "with infinitely fast decode and all else as on slow, all together 2.50 times (100 pairs)."
     )
+
+
+def test_what_is_not_known_makes_no_broken_sentence():
+    few = Estimate(None, n=10, reason=Reason.TOO_FEW, needed=36)
+    none = Estimate(None, n=1, reason=Reason.TOO_FEW, needed=6)
+    said = []
+    for half, most in [(Estimate(2.0, 1.0, 3.0, 10), few), (none, none)]:
+        result = a_workload()
+        times = replace(result.task_time, p50_s=half, p90_s=most)
+        said.append(own_sentence("x", replace(result, task_time=times)).split(";")[0])
+    assert said == [
+        "On x half of the tasks are done within 2.00 s [1.00, 3.00]",
+        "On x the median task time: needs 6, has 1",
+    ]
 
 
 def printed(capsys, summary, curves=None):
