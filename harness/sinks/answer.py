@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
+from harness.measure.breakdown import PARTS
 from harness.measure.curve import Curve, share_at
 from harness.measure.facts import RunFacts
 from harness.measure.findings import ADVICE
@@ -239,7 +240,8 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
         ("calls that ended well", lambda r: f"{r.calls.ok} of {sum(astuple(r.calls))}"),
         ("where the time goes", lambda _: ""),
     ]
-    parts = dict.fromkeys(part for r in results for part, of in r.breakdown.items() if of > 0)
+    anywhere = {part for r in results for part, of in r.breakdown.items() if of > 0}
+    parts = (part for part in PARTS if part in anywhere)
     lines += [
         (f"  {PART_NAMES.get(part, part)}", lambda r, p=part: f"{r.breakdown.get(p, 0):.1%}")  # type: ignore[misc]
         for part in parts

@@ -120,6 +120,13 @@ def test_the_parts_come_in_their_order_and_an_invalid_run_says_why_twice(capsys)
     assert "this run is INVALID: why not" in told.err
 
 
+def test_parts_stand_in_one_order_wherever_they_first_occur(capsys):
+    shares = {"slow": {"decode": 0.9, "client": 0.1}, "fast": {"decode": 0.8, "retry": 0.1, "client": 0.1}}
+    backends = {name: {"coding": a_workload(breakdown=of)} for name, of in shares.items()}
+    out = printed(capsys, a_summary(backends, compare={"fast": {"coding": a_comparison()}})).out
+    assert out.index("\n  decode") < out.index("\n  retry") < out.index("\n  client")
+
+
 def test_the_plot_rises_from_nothing_to_all(capsys):
     curve = completion_curve(np.arange(1, 101), [TaskOutcome.COMPLETED] * 100)
     lines = printed(capsys, two(), {"slow": curve, "fast": curve}).out.splitlines()
