@@ -61,8 +61,13 @@ def decode_file(path: str | Path, *, dialect: str | None = None) -> Iterator[dic
             speaks = dialect or (_dialect_of(record.path) if asks else None)
             return iter([{"id": Path(path).name} | _recording(record, speaks)])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as problem:
-        raise UsageError(f"{path} is not a recording: {problem!r}") from problem
+        raise UsageError(f"{path} is not a recording: {_worded(problem)}") from problem
     raise UsageError(f"{path} is neither a list of cases nor a recording (an object with `wire`)")
+
+
+def _worded(problem: Exception) -> str:
+    """Say what was wrong; a KeyError's own text is the bare key."""
+    return f"no {problem.args[0]!r} in it" if isinstance(problem, KeyError) else str(problem)
 
 
 def _cases(path: str | Path, cases: list[Any], dialect: str | None) -> Iterator[dict[str, Any]]:
@@ -76,7 +81,9 @@ def _cases(path: str | Path, cases: list[Any], dialect: str | None) -> Iterator[
             end = {"how": "eof", "at_ms": case["chunks"][-1]["at_ms"] if pieces else 0} | case.get("end", {})
             end_ns, how = _ns(end["at_ms"]), end["how"]
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise UsageError(f"{path}: case {place} is not of the cases' format: {problem!r}") from problem
+            raise UsageError(
+                f"{path}: case {place} is not of the cases' format: {_worded(problem)}"
+            ) from problem
         if speaks in DIALECTS:
             answer = _play(DIALECTS[speaks], pieces, ended=how == "eof")
         else:

@@ -13,6 +13,13 @@ from harness.tables import Path, Problem, no_such, shown
 Table = Mapping[str, Any]
 MESSAGES = "openai-responses"
 """The dialect that has a WebSocket mode."""
+UNFORCED = ("gemini", "ollama")
+"""The dialects whose servers take no least length (docs/dialects.md)."""
+DEPENDENT = {
+    ("fallback_after", "fallback_share", "fallback_echo"): ("fallback",),
+    ("fail_status", "retry_after_s"): ("fail_first", "fail_share"),
+}
+"""Keys of a behaviour -> the ones of which one must be there, or they change nothing."""
 
 
 def cross_checks(raw: Table, *, profiles: Mapping[str, str]) -> Iterator[Problem]:
@@ -49,6 +56,7 @@ def _backends(backends: Table, profiles: Mapping[str, str]) -> Iterator[Problem]
             yield from _one_of(backend, "simulate", "url", at=at)
             yield from _profiles(backend, profiles, at=at)
             yield from _either(backend, at)
+            yield from _behaviour(backend, at)
             yield from _transport(backend, at)
 
 
@@ -70,6 +78,20 @@ def _either(backend: Table, at: Path) -> Iterator[Problem]:
         yield Problem((*at, "output_control"), text)
     if "behaviour" in backend and "simulate" not in backend:
         yield Problem((*at, "behaviour"), "only with simulate; a server at a url behaves as it does")
+    dialect = backend.get("dialect")
+    if backend.get("output_control") == "ignore_eos" and dialect in UNFORCED:
+        yield Problem((*at, "output_control"), f"dialect = {shown(dialect)} has no way to force a length")
+
+
+def _behaviour(backend: Table, at: Path) -> Iterator[Problem]:
+    """Find keys of a behaviour that change nothing without another one."""
+    behaviour = _table(backend, "behaviour") or {}
+    for keys, needed in DEPENDENT.items():
+        if not any(behaviour.get(key) for key in needed):
+            text = f"only with {' or '.join(needed)}"
+            yield from (Problem((*at, "behaviour", key), text) for key in keys if key in behaviour)
+    if "fallback" in behaviour and behaviour["fallback"] == backend.get("simulate"):
+        yield Problem((*at, "behaviour", "fallback"), "the backend's own profile; want another one")
 
 
 def _transport(backend: Table, at: Path) -> Iterator[Problem]:

@@ -59,7 +59,9 @@ ADVICE: Mapping[FindingName, str] = {
         "lower the load, or set `quota` below what the server allows (`limits_told` in calls.jsonl); `retry ="
         ' "sdk"` asks again, as agents do'
     ),
-    FindingName.WAITED_FOR_LIMITS: "these times are of this quota: while it waits, no tier is faster",
+    FindingName.WAITED_FOR_LIMITS: (
+        "these times are of this quota and these failures: while a task waits, no tier is faster"
+    ),
     FindingName.TIER_DOWNGRADED: "numbers mix tiers: split calls.jsonl by `tier_served`; money follows it",
     FindingName.TIER_UPGRADED: "numbers mix tiers, and the faster one is charged",
     FindingName.TIER_CHANGED: "tiers share no prompt cache: after a change the prompt is read anew",
@@ -201,7 +203,7 @@ def _waited(tasks: Sequence[TaskRecord]) -> str | None:
     parts = [f"{limit:.1%} waiting for the own `quota`"] * (limit > 0)
     parts += [f"{retry:.1%} in attempts that failed and the waits after them"] * (retry > 0)
     return (
-        f"{limit + retry:.1%} of the task time, that of failed and cut tasks too, was lost to limits:"
+        f"{limit + retry:.1%} of the task time, that of failed and cut tasks too, was lost:"
         f" {', '.join(parts)}"
     )
 

@@ -89,7 +89,7 @@ class Endpoint:
             created=int(wall_time()),
             model=self.profile.model,
             tier=self._told_tier(asked.tier, serving),
-            show_reasoning=self.profile.reasoning is Reasoning.STREAMED,
+            show_reasoning=self.profile.reasoning is Reasoning.STREAMED or not speech.hides_reasoning,
             rtt_ms=self.rtt_ms,
         )
         output = Output(asked, job, facts=facts)

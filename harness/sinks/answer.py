@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
+from harness.measure.breakdown import PARTS
 from harness.measure.curve import Curve, share_at
 from harness.measure.facts import RunFacts
 from harness.measure.findings import ADVICE
@@ -143,8 +144,13 @@ def ceiling_of(result: WorkloadSummary) -> float | None:
 
 def own_sentence(name: str, result: WorkloadSummary) -> str:
     """Answer for a backend that is compared with none."""
-    half, most = cell(result.task_time.p50_s, "s"), cell(result.task_time.p90_s, "s")
-    said = f"On {name} half of the tasks are done within {half}, nine of ten within {most}"
+    half, most = result.task_time.p50_s, result.task_time.p90_s
+    if half.value is None:
+        said = f"On {name} the median task time: {cell(half, 's')}"
+    else:
+        said = f"On {name} half of the tasks are done within {cell(half, 's')}"
+    if most.value is not None:
+        said += f", nine of ten within {cell(most, 's')}"
     ceiling = ceiling_of(result)
     if ceiling is None:
         return f"{said}."
@@ -234,7 +240,8 @@ def rows(results: Sequence[WorkloadSummary]) -> list[tuple[str, Cell]]:
         ("calls that ended well", lambda r: f"{r.calls.ok} of {sum(astuple(r.calls))}"),
         ("where the time goes", lambda _: ""),
     ]
-    parts = dict.fromkeys(part for r in results for part, of in r.breakdown.items() if of > 0)
+    anywhere = {part for r in results for part, of in r.breakdown.items() if of > 0}
+    parts = (part for part in PARTS if part in anywhere)
     lines += [
         (f"  {PART_NAMES.get(part, part)}", lambda r, p=part: f"{r.breakdown.get(p, 0):.1%}")  # type: ignore[misc]
         for part in parts

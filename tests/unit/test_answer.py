@@ -1,5 +1,7 @@
 """The answer's words and layout."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from harness.measure.facts import RunFacts
 from harness.objectives import Objectives
 from harness.records import TaskOutcome
 from harness.results import Estimate, Reason, TierSummary, Verdict, VerdictRecord
-from harness.sinks.answer import cell, number, print_answer, sentence, share, tier_rows
+from harness.sinks.answer import cell, number, own_sentence, print_answer, sentence, share, tier_rows
 from tests.summaries import a_comparison, a_summary, a_workload
 
 
@@ -82,6 +84,20 @@ def test_the_sentence_tells_decode_task_and_ceiling():
     )
 
 
+def test_what_is_not_known_makes_no_broken_sentence():
+    few = Estimate(None, n=10, reason=Reason.TOO_FEW, needed=36)
+    none = Estimate(None, n=1, reason=Reason.TOO_FEW, needed=6)
+    said = []
+    for half, most in [(Estimate(2.0, 1.0, 3.0, 10), few), (none, none)]:
+        result = a_workload()
+        times = replace(result.task_time, p50_s=half, p90_s=most)
+        said.append(own_sentence("x", replace(result, task_time=times)).split(";")[0])
+    assert said == [
+        "On x half of the tasks are done within 2.00 s [1.00, 3.00]",
+        "On x the median task time: needs 6, has 1",
+    ]
+
+
 def printed(capsys, summary, curves=None):
     verdict = VerdictRecord(verdict=Verdict.INVALID, policy="point", reasons=["why not"], objectives=[])
     print_answer(summary, verdict, facts(), curves=curves or {}, folder="runs/x")
@@ -102,6 +118,13 @@ def test_the_parts_come_in_their_order_and_an_invalid_run_says_why_twice(capsys)
     places = [told.out.index(part) for part in [*parts, "verdict INVALID", "why not", "runs/x"]]
     assert places == sorted(places)
     assert "this run is INVALID: why not" in told.err
+
+
+def test_parts_stand_in_one_order_wherever_they_first_occur(capsys):
+    shares = {"slow": {"decode": 0.9, "client": 0.1}, "fast": {"decode": 0.8, "retry": 0.1, "client": 0.1}}
+    backends = {name: {"coding": a_workload(breakdown=of)} for name, of in shares.items()}
+    out = printed(capsys, a_summary(backends, compare={"fast": {"coding": a_comparison()}})).out
+    assert out.index("\n  decode") < out.index("\n  retry") < out.index("\n  client")
 
 
 def test_the_plot_rises_from_nothing_to_all(capsys):

@@ -375,8 +375,8 @@ def test_refusals_and_time_lost_to_limits_are_told():
         "the server's limits refused 2 of 3 attempts (429), in 2 of 2 calls, of which 1 failed by it"
     )
     assert told[FindingName.WAITED_FOR_LIMITS] == (
-        "43.8% of the task time, that of failed and cut tasks too, was lost to limits: 31.2% waiting for the"
-        " own `quota`, 12.5% in attempts that failed and the waits after them"
+        "43.8% of the task time, that of failed and cut tasks too, was lost: 31.2% waiting for the own"
+        " `quota`, 12.5% in attempts that failed and the waits after them"
     )
 
 

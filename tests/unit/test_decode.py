@@ -133,6 +133,7 @@ def test_the_asked_dialect_wins_over_the_case():
         pytest.param(b"{", "is not JSON", id="no-json"),
         pytest.param(b'"text"', "neither a list of cases nor a recording", id="text"),
         pytest.param(b"{}", "neither a list of cases nor a recording", id="other-object"),
+        pytest.param(b'[{"id": 1}]', "case 0 .* format: no 'protocol' in it$", id="no-protocol"),
         pytest.param(b"[1]", "case 0 is not of the cases' format", id="no-case"),
         pytest.param(b'[{"id": "a", "protocol": "openai-chat", "chunks": [{}]}]', "case 0", id="no-piece"),
         pytest.param(b'{"wire": 5}', "is not a recording", id="no-wire"),

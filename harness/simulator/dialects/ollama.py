@@ -1,6 +1,7 @@
 """Ollama's `/api/chat` and `/api/generate`: an object a line, streamed unless refused. Pure.
 
-Tool calls come whole. There are no ids and no tiers; times are nanoseconds.
+Tool calls come whole; what is thought is always streamed, as `eval_count` holds it. There are no ids and no
+tiers; times are nanoseconds.
 """
 
 from collections.abc import Iterator, Mapping
@@ -142,5 +143,5 @@ class OllamaEncoder:
         }
 
 
-OLLAMA = Speech(parse=parse, encoder=OllamaEncoder, refuse=refuse, id_prefix="sim")
+OLLAMA = Speech(parse=parse, encoder=OllamaEncoder, refuse=refuse, id_prefix="sim", hides_reasoning=False)
 OLLAMA_GENERATE = Speech(parse=parse_generate, encoder=OllamaEncoder, refuse=refuse, id_prefix="sim")

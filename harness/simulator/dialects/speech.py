@@ -20,7 +20,10 @@ _OPENAI_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limi
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """A dialect, served. parse: ValueError with a sentence where a body cannot be served."""
+    """A dialect, served. parse: ValueError with a sentence where a body cannot be served.
+
+    hides_reasoning: whether a model's reasoning can stay unseen in it, though its tokens count.
+    """
 
     parse: Callable[[Mapping[str, Any], Place], Asked]
     encoder: Callable[[Output], Encoder]
@@ -28,6 +31,7 @@ class Speech:
     id_prefix: str
     limit_headers: HeaderStyle = openai_headers
     request_id_header: str = "x-request-id"
+    hides_reasoning: bool = True
 
 
 def openai_error(refusal: Refusal) -> dict[str, Any]:
