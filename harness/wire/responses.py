@@ -225,11 +225,12 @@ class ResponsesReading:
         """
         items = response.get("output")
         items = [item for item in items if type(item) is dict] if type(items) is list else []
-        calls = [item for item in items if item.get("type") in ASKING]
+        items = [item for item in items if type(item.get("type")) is str]
+        calls = [item for item in items if item["type"] in ASKING]
         nothing, more = not (self._state.text or self._state.reasoning), len(calls) > len(self._calls)
         bits = 0
         for place, item in enumerate(items):
-            kind = item.get("type")
+            kind = item["type"]
             if kind == "message" or (more if kind in ASKING else nothing and not self._calls):
                 bits |= self._item({"item": item, "output_index": place}, _RESPONSE)
         return bits
