@@ -27,7 +27,7 @@ PATHS = {path: dialect.name for dialect in DIALECTS.values() for path in dialect
 
 _CUT = {
     "reset": CallError(ErrorKind.RESET, "the connection was reset"),
-    "open": CallError(ErrorKind.IDLE_TIMEOUT, "the connection stayed open and nothing more came"),
+    "open": CallError(ErrorKind.TRUNCATED, "the connection stayed open and nothing more came"),
     "truncated": CallError(ErrorKind.TRUNCATED, "the body did not come to its end"),
 }
 _LONGEST_MS = 1e12

@@ -27,6 +27,7 @@ LATE = {
     "openai-responses": b'data: {"type":"response.output_text.delta","delta":"late"}\n\nnot JSON\n\n',
     "anthropic": b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"late"}}\n\n',
 }
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
 TIMES = {"ttft_ms", "first_text_ms", "first_tool_ms", "event_ms", "last_output_ms", "done_ms", "tpot_ms"}
 by_id = {"ids": lambda case: case["id"]}
 
@@ -114,6 +115,18 @@ def test_done_is_told_with_the_piece_that_holds_the_mark(case):
     assert (progress[-1] is Progress.DONE) is not pieces[-1].endswith(b"]")
 
 
+@pytest.mark.parametrize("sent", [[], [b"data: {}\n\n"], [EVENT.replace(b'"stop"', b"null")]])
+@pytest.mark.parametrize(("how", "kind"), [("open", "truncated"), ("reset", "reset")])
+def test_an_end_without_its_mark_is_the_transports(tmp_path, sent, how, kind):
+    file = tmp_path / "cases.json"
+    chunks = [{"at_ms": 1, "bytes_b64": base64.b64encode(piece).decode()} for piece in sent]
+    end = {"how": how, "at_ms": 9000}
+    case = {"id": "a", "protocol": "openai-chat", "chunks": chunks, "end": end}
+    file.write_bytes(orjson.dumps([case]))
+    (line,) = decode_file(file)
+    assert (line["error"]["kind"], line["done_ms"]) == (kind, 9000)
+
+
 def test_an_unknown_protocol_is_told_as_no_model_call(tmp_path):
     file = tmp_path / "cases.json"
     file.write_bytes(orjson.dumps([{"id": "a", "protocol": "klingon", "chunks": []}]))
@@ -171,7 +184,6 @@ def recording(tmp_path, *reads, path="/v1/chat/completions", method="POST", dial
     return line
 
 
-EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNK = b"%x;ext=1\r\n%b\r\n" % (len(EVENT), EVENT)
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
