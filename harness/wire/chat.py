@@ -61,7 +61,7 @@ class ChatReading:
         if type(choice) is not dict:
             return 0
         state = self.draft.choice(choice.get("index"))
-        if choice.get("finish_reason") is not None:
+        if choice.get("finish_reason"):  # some servers say "" for null
             self._finish(state, choice)
         delta = choice.get("delta")
         if not delta or type(delta) is not dict:
@@ -108,10 +108,13 @@ class ChatReading:
         self.draft.implausible |= said is not None and self.draft.total is None
 
     def _told(self, usage: object) -> None:
-        """Keep the newest usage that holds a number: `{}` at the end does not take one back."""
+        """Keep the newest usage that holds a number: `{}`, nulls or zeros at the end do not take one back."""
         if type(usage) is not dict:
             return
-        if "completion_tokens" in usage or "prompt_tokens" in usage:
+        counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
+        if any(counts) or (0 in counts and not self.draft.usage):
+            if None in counts:  # each of the two in an event of its own
+                usage = self.draft.usage | {key: told for key, told in usage.items() if told is not None}
             self.draft.usage = usage
         self.draft.served(usage.get("service_tier"))
 

@@ -124,7 +124,7 @@ class MessagesReading:
             self._told(message.get("usage"))
         elif kind == "message_delta":
             delta = event.get("delta")
-            if type(delta) is dict and delta.get("stop_reason") is not None:
+            if type(delta) is dict and delta.get("stop_reason"):
                 self.draft.finish(self._state, delta["stop_reason"])
             self._told(event.get("usage"))
             take_times(event, self.draft.timing)
