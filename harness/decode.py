@@ -27,9 +27,10 @@ PATHS = {path: dialect.name for dialect in DIALECTS.values() for path in dialect
 
 _CUT = {
     "reset": CallError(ErrorKind.RESET, "the connection was reset"),
-    "open": CallError(ErrorKind.IDLE_TIMEOUT, "the connection stayed open and nothing more came"),
+    "open": CallError(ErrorKind.TRUNCATED, "the connection stayed open and nothing more came"),
     "truncated": CallError(ErrorKind.TRUNCATED, "the body did not come to its end"),
 }
+_LONGEST_MS = 1e12
 _ASKING = ("", "POST")
 """Methods that ask a model; a recording need not tell it."""
 _OK, _REFUSED, _SWITCHED = 200, 400, 101
@@ -71,6 +72,7 @@ def _worded(problem: Exception) -> str:
 
 
 def _cases(path: str | Path, cases: list[Any], dialect: str | None) -> Iterator[dict[str, Any]]:
+    ends: dict[Any, CallError | None] = {"eof": None, **_CUT}
     for place, case in enumerate(cases):
         try:
             name, speaks = case["id"], dialect or str(case["protocol"])
@@ -79,16 +81,16 @@ def _cases(path: str | Path, cases: list[Any], dialect: str | None) -> Iterator[
                 for chunk in case["chunks"]
             ]
             end = {"how": "eof", "at_ms": case["chunks"][-1]["at_ms"] if pieces else 0} | case.get("end", {})
-            end_ns, how = _ns(end["at_ms"]), end["how"]
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            end_ns, cut = _ns(end["at_ms"]), ends[end["how"]]
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as problem:
             raise UsageError(
                 f"{path}: case {place} is not of the cases' format: {_worded(problem)}"
             ) from problem
         if speaks in DIALECTS:
-            answer = _play(DIALECTS[speaks], pieces, ended=how == "eof")
+            answer = _play(DIALECTS[speaks], pieces, ended=cut is None)
         else:
             answer = _no_model_call(f"there is no dialect {speaks}")
-        yield {"id": name, "dialect": speaks} | facts(answer, end_ns=end_ns, cut=_CUT.get(how))
+        yield {"id": name, "dialect": speaks} | facts(answer, end_ns=end_ns, cut=cut)
 
 
 def _recording(record: Recording, dialect: str | None) -> dict[str, Any]:
@@ -103,12 +105,27 @@ def _recording(record: Recording, dialect: str | None) -> dict[str, Any]:
     elif told is None:
         kind = record.content_type
         answer = Answer(error=refusal(status=record.status, content_type=kind, body=body, answer_keys=()))
-    elif record.status == _OK and content_type in told.stream_types:
-        answer = _play(told, record.reads, ended=record.whole)
     else:
         answer = told.unstreamed(status=record.status, content_type=record.content_type, body=body)
+        if record.status == _OK:
+            answer = _streamed(told, record, otherwise=answer, said=content_type in told.stream_types)
     cut = None if record.whole else _CUT["truncated"]
     return {"dialect": dialect, "status": record.status} | facts(answer, end_ns=record.done_ns, cut=cut)
+
+
+def _streamed(dialect: Dialect, record: Recording, *, otherwise: Answer, said: bool) -> Answer:
+    """Choose between the stream that a response is, and what it is if it came at once.
+
+    `said`: its content type is a stream's. The body decides: gateways send streams under other types, which
+    the official SDKs do not look at, and whole answers as streams.
+    """
+    played = _play(dialect, record.reads, ended=record.whole)
+    at_once = otherwise.error and otherwise.error.kind
+    broken = played.error and played.error.kind
+    if said:
+        return otherwise if at_once is ErrorKind.NOT_STREAMED and broken is ErrorKind.NOT_SSE else played
+    understood = len(played.high_ns) > 0 or broken is ErrorKind.STREAM_ERROR
+    return played if at_once is ErrorKind.NOT_SSE and understood else otherwise
 
 
 class _Turn:
@@ -233,4 +250,6 @@ def _ms(at_ns: int) -> float:
 
 
 def _ns(at_ms: float) -> int:
+    if abs(at_ms) > _LONGEST_MS:
+        raise ValueError(f"{at_ms} ms is no time of a call")
     return round(at_ms * 1e6)

@@ -46,7 +46,8 @@ class Body:
     def __init__(self, headers: dict[str, str]) -> None:
         self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         length = headers.get("content-length", "")
-        self._left = int(length) if length.isdecimal() and not self._chunked else None
+        told = re.fullmatch("[0-9]{1,18}", length) and not self._chunked
+        self._left = int(length) if told else None
         self._held = b""
         self._broken = False
         self.whole = self._left == 0
@@ -131,7 +132,8 @@ def parse(recording: dict[str, Any]) -> Recording:
 def parse_socket(recording: dict[str, Any]) -> tuple[str, list[Frame]]:
     """Read the JSON of a WebSocket's recording: its path and messages; raises as `parse`."""
     frames = [
-        Frame(round(at * 1e6), way == "out", message.encode("utf-8", "replace"))
+        # a close may have no text
+        Frame(round(at * 1e6), way == "out", (message or "").encode("utf-8", "replace"))
         for at, way, message in recording["frames_ms"]
     ]
     return urlsplit(str(recording.get("url") or "")).path, frames
@@ -148,7 +150,7 @@ def _heads(data: bytes) -> tuple[int, dict[str, str], bytes, bytes]:
         pairs = (line.partition(":") for line in lines)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         code = first.partition(" ")[2].partition(" ")[0]
-        status = int(code) if code.isdecimal() else 0
+        status = int(code) if re.fullmatch("[0-9]{3}", code) else 0
         if status >= HTTPStatus.OK or not status:
             return status, headers, b"", rest
         top, end, rest = rest.partition(_HEAD_END)

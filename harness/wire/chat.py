@@ -6,6 +6,7 @@ to it is told by tests/data/sse_cases.json, each case with its report.
 
 from typing import Any
 
+from harness.wire import refusal as refusals
 from harness.wire.choice import TEXT, ChoiceState
 from harness.wire.dialect import Dialect
 from harness.wire.draft import Draft
@@ -60,17 +61,24 @@ class ChatReading:
         if type(choice) is not dict:
             return 0
         state = self.draft.choice(choice.get("index"))
-        if choice.get("finish_reason") is not None:
+        if choice.get("finish_reason"):  # some servers say "" for null
             self._finish(state, choice)
         delta = choice.get("delta")
         if not delta or type(delta) is not dict:
-            return state.said(choice.get("text"))  # legacy completions
+            return state.said(choice.get("text")) or self._message(state, choice)  # legacy completions
         if len(delta) == 1:  # the usual one
             content = delta.get("content")
             if content and type(content) is str:
                 state.text.append(content)
                 return TEXT
         return state.delta(delta)
+
+    def _message(self, state: ChoiceState, choice: dict[str, Any]) -> int:
+        """Take a whole message in an event: all of the answer, unless it comes behind its pieces."""
+        message = choice.get("message")
+        if type(message) is not dict or state.text or state.reasoning or state.tools.whole():
+            return 0
+        return state.delta(message)
 
     def _beside(self, event: dict[str, Any], bits: int) -> None:
         """Take what stands beside the choices: running totals; at the end times, and usage in odd places."""
@@ -79,6 +87,8 @@ class ChatReading:
             self._running(usage, event.get("timings"))
             if draft.choices[0].finish_reason is None:
                 return
+        elif "choices" not in event and refusals.fails(event):
+            draft.broke(event, "the server sent an error without a message")
         take_times(event, draft.timing)
         groq = event.get("x_groq")
         if not usage and type(groq) is dict:  # Groq, where usage was not asked for
@@ -98,10 +108,13 @@ class ChatReading:
         self.draft.implausible |= said is not None and self.draft.total is None
 
     def _told(self, usage: object) -> None:
-        """Keep the newest usage that holds a number: `{}` at the end does not take one back."""
+        """Keep the newest usage that holds a number: `{}`, nulls or zeros at the end do not take one back."""
         if type(usage) is not dict:
             return
-        if "completion_tokens" in usage or "prompt_tokens" in usage:
+        counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
+        if any(counts) or (0 in counts and not self.draft.usage):
+            if None in counts:  # each of the two in an event of its own
+                usage = self.draft.usage | {key: told for key, told in usage.items() if told is not None}
             self.draft.usage = usage
         self.draft.served(usage.get("service_tier"))
 

@@ -31,6 +31,10 @@ class ChoiceState:
         self.finish_reason: str | None = None
         self.summaries = self.raw_reasoning = False
 
+    def began(self) -> bool:
+        """Tell whether anything was said in it, its end included."""
+        return bool(self.finish_reason or self.text or self.reasoning or self.tools.whole())
+
     def delta(self, delta: dict[str, Any]) -> int:
         """Take a delta of any sort; bits of what it carries."""
         bits = self.said(delta.get("content")) | self.said(delta.get("refusal"))
@@ -58,10 +62,14 @@ class ChoiceState:
         return bits
 
     def _reasoning(self, delta: dict[str, Any]) -> int:
-        """`reasoning` and `reasoning_content`, often both with one text, and OpenRouter's details."""
+        """`reasoning` and `reasoning_content`, often both with one text, and OpenRouter's details.
+
+        Else `reasoning_text` (GitHub Copilot) or `thinking` (gateways to models that call it so).
+        """
         said = delta.get("reasoning_content")
         other = delta.get("reasoning")
         bits = self.think(said) | (self.think(other) if other != said else 0)
+        bits = bits or self.think(delta.get("reasoning_text")) or self.think(delta.get("thinking"))
         details = delta.get("reasoning_details")
         if isinstance(details, list) and details:
             bits |= self._details(details, told=bits != 0)

@@ -5,6 +5,7 @@ Source of the format: Anthropic's API reference, "Streaming Messages" and "Fast 
 
 from typing import Any
 
+from harness.wire import refusal as refusals
 from harness.wire.choice import REASONING, TEXT, TOOL
 from harness.wire.dialect import Dialect
 from harness.wire.draft import Draft
@@ -123,11 +124,11 @@ class MessagesReading:
             self._told(message.get("usage"))
         elif kind == "message_delta":
             delta = event.get("delta")
-            if type(delta) is dict and delta.get("stop_reason") is not None:
+            if type(delta) is dict and delta.get("stop_reason"):
                 self.draft.finish(self._state, delta["stop_reason"])
             self._told(event.get("usage"))
             take_times(event, self.draft.timing)
-        elif kind == "error" or event.get("error"):
+        elif kind == "error" or event.get("error") or refusals.fails(event):
             self.draft.broke(event, "the server sent an error without a message")
 
     def _told(self, usage: object) -> None:

@@ -1,6 +1,7 @@
 """What a body says that is no event stream: the server's own message, as a CallError."""
 
 import re
+from typing import Any
 
 from harness.values import CallError, ErrorKind
 from harness.wire.payload import dumped, parse
@@ -26,9 +27,10 @@ def refusal(*, status: int, content_type: str | None, body: bytes, answer_keys: 
         return CallError(ErrorKind.HTTP_ERROR, f"HTTP {status}: {said}" if said else f"HTTP {status}")
     if status >= _REDIRECT:
         return CallError(ErrorKind.HTTP_ERROR, f"redirects are not followed: HTTP {status}")
-    if parsed and parsed.get("error"):
+    at_once = parsed and any(key in parsed for key in answer_keys)
+    if parsed and (parsed.get("error") or (not at_once and fails(parsed))):
         return CallError(ErrorKind.STREAM_ERROR, f"HTTP {status} with an error: {said}")
-    if parsed and any(key in parsed for key in answer_keys):
+    if at_once:
         return CallError(ErrorKind.NOT_STREAMED, AT_ONCE)
     kind = content_type or "no content type"
     return CallError(ErrorKind.NOT_SSE, f"the body is no event stream ({kind}): {said or 'it is empty'}")
@@ -38,7 +40,7 @@ def error_message(parsed: object) -> str:
     """Find the message in an answer's or event's `error`; some servers say `detail` or just `message`."""
     if not isinstance(parsed, dict):
         return ""
-    error = parsed.get("error") or parsed.get("detail") or parsed
+    error = parsed.get("error") or parsed.get("detail") or parsed.get("errors") or parsed
     if isinstance(error, str):
         return _clean(error)
     if not isinstance(error, dict):
@@ -48,6 +50,19 @@ def error_message(parsed: object) -> str:
         return "" if error is parsed else _clean(dumped(error))
     code = error.get("code")
     return _clean(message) + (f" ({_clean(str(code))})" if isinstance(code, str | int) else "")
+
+
+def fails(event: dict[str, Any]) -> bool:
+    """Tell whether an event is an error though it has no `error`.
+
+    Older vLLM, Mistral: `object` or `type` says so; FastAPI: `detail`; Cloudflare: `errors`; DashScope:
+    `code` and `message`.
+    """
+    kind = event.get("type")
+    if event.get("object") == "error" or (type(kind) is str and kind.lower().endswith("error")):
+        return True
+    said = event.get("detail") or event.get("errors") or (event.get("code") and event.get("message"))
+    return kind is None and bool(said)
 
 
 def snippet(body: bytes) -> str:

@@ -7,9 +7,11 @@ no `event:` lines, no `sequence_number` or `output_index`, a `[DONE]` at the end
 from collections.abc import Callable
 from typing import Any
 
+from harness.wire import refusal as refusals
 from harness.wire.choice import REASONING, TEXT, TOOL
 from harness.wire.dialect import Dialect
 from harness.wire.draft import Draft
+from harness.wire.payload import joined
 from harness.wire.responses_calls import ASKING, ItemCalls
 from harness.wire.responses_prompt import as_message, encode, lane_of
 from harness.wire.sse import FrameReader
@@ -19,19 +21,23 @@ _ENDS = ("completed", "incomplete", "failed", "cancelled")
 """What the terminal events are called behind `response.`, and the states of a response that has ended."""
 
 
+_LEVELS = _TEXT, _PART, _ITEM, _RESPONSE = range(4)
+"""What tells a text whole again: its own event, its part's, its item's, the response's."""
+
+
 class _Said:
-    """One sort of text: its pieces, and how much of it was told again as whole parts and whole items.
+    """One sort of text: its pieces, and how much of it was told again whole, at each of the levels.
 
     A whole text is missing if no more came in pieces than whole ones told before it. Its place in the stream
     says nothing: servers tell a message whole behind the tool calls that follow it.
     """
 
-    __slots__ = ("_bit", "_items", "_parts", "_pieces")
+    __slots__ = ("_bit", "_pieces", "_told")
 
     def __init__(self, bit: int, pieces: list[str]) -> None:
         self._bit = bit
         self._pieces = pieces
-        self._parts = self._items = 0
+        self._told = [0] * len(_LEVELS)
 
     def more(self, text: object) -> int:
         """Add a piece; its bit if it holds anything."""
@@ -40,21 +46,12 @@ class _Said:
         self._pieces.append(text)
         return self._bit
 
-    def part_whole(self, text: object) -> int:
-        """Add the text of a whole part, if it is missing."""
+    def whole(self, text: object, level: int) -> int:
+        """Add what is told whole, if it is missing."""
         told = text if type(text) is str else ""
-        came = self._came() > self._parts
-        self._parts += len(told)
+        came = sum(map(len, self._pieces)) > self._told[level]
+        self._told[level] += len(told)
         return 0 if came else self.more(told)
-
-    def item_whole(self, text: str) -> int:
-        """Add the text of a whole item, if it is missing."""
-        came = self._came() > self._items
-        self._items += len(text)
-        return 0 if came else self.more(text)
-
-    def _came(self) -> int:
-        return sum(map(len, self._pieces))
 
 
 class ResponsesReading:
@@ -77,6 +74,8 @@ class ResponsesReading:
         kind = event.get("type")
         if type(kind) is not str:
             kind = name
+            if name:
+                event["type"] = name
         if kind == "response.output_text.delta":  # the usual one
             delta = event.get("delta")
             if delta and type(delta) is str:
@@ -86,13 +85,12 @@ class ResponsesReading:
         take = _TAKE.get(kind)
         if take is not None:
             return take(self, event)
-        if kind == "error" or (event.get("error") and not kind.startswith("response.")):
+        if refusals.fails(event) or (event.get("error") and not kind.startswith("response.")):
             self._broke(event)
         return 0
 
     def whole(self, answer: dict[str, Any]) -> None:
         """Take a response that was sent at once."""
-        self._output(answer)
         self.ended({"response": answer})
 
     def counts(self) -> dict[str, object]:
@@ -112,7 +110,7 @@ class ResponsesReading:
 
     def text_done(self, event: dict[str, Any]) -> int:
         """Take the whole text of a part."""
-        return self._text.part_whole(event.get("text") or event.get("refusal"))
+        return self._text.whole(event.get("text") or event.get("refusal"), _TEXT)
 
     def thought(self, event: dict[str, Any]) -> int:
         """Take a piece of the reasoning itself."""
@@ -120,7 +118,7 @@ class ResponsesReading:
 
     def thought_done(self, event: dict[str, Any]) -> int:
         """Take the whole reasoning of a part."""
-        return self._raw(self._reasoning.part_whole(event.get("text")))
+        return self._raw(self._reasoning.whole(event.get("text"), _TEXT))
 
     def summary(self, event: dict[str, Any]) -> int:
         """Take a piece of a summary of the reasoning."""
@@ -128,7 +126,7 @@ class ResponsesReading:
 
     def summary_done(self, event: dict[str, Any]) -> int:
         """Take a whole summary."""
-        return self._summed(self._reasoning.part_whole(event.get("text")))
+        return self._summed(self._reasoning.whole(event.get("text"), _TEXT))
 
     def part_added(self, event: dict[str, Any]) -> int:
         """Take the beginning of a part, which seldom has text yet."""
@@ -140,6 +138,18 @@ class ResponsesReading:
         if part.get("type") == "reasoning_text":
             return self._raw(self._reasoning.more(part.get("text")))
         return self._text.more(part.get("text") or part.get("refusal"))
+
+    def part_done(self, event: dict[str, Any]) -> int:
+        """Take a whole part."""
+        part = event.get("part")
+        if type(part) is not dict:
+            return 0
+        text = part.get("text") or part.get("refusal")
+        if part.get("type") == "summary_text":
+            return self._summed(self._reasoning.whole(text, _PART))
+        if part.get("type") == "reasoning_text":
+            return self._raw(self._reasoning.whole(text, _PART))
+        return self._text.whole(text, _PART)
 
     def item_added(self, event: dict[str, Any]) -> int:
         """Take the beginning of an item: a tool call has its name from here on."""
@@ -155,15 +165,7 @@ class ResponsesReading:
 
     def item_done(self, event: dict[str, Any]) -> int:
         """Take a whole item, as far as no piece of it came."""
-        item = event.get("item")
-        if type(item) is not dict:
-            return 0
-        kind = item.get("type")
-        if kind == "message":
-            return self._text.item_whole(_text(item.get("content")))
-        if kind == "reasoning":
-            return self._thought_item(item)
-        return self._calls.item(event, item) if type(kind) is str and kind in ASKING else 0
+        return self._item(event, _ITEM)
 
     def arguments(self, event: dict[str, Any]) -> int:
         """Take a piece of a tool call's arguments."""
@@ -197,7 +199,7 @@ class ResponsesReading:
         response = response if type(response) is dict else {}
         kind = str(event.get("type") or "").removeprefix("response.")
         word = kind if kind in _ENDS else response.get("status")
-        bits = 0 if self._state.text or self._state.reasoning or self._calls else self._output(response)
+        bits = self._output(response)
         if isinstance(word, str):
             self.draft.finish(self._state, word)
         details = response.get("incomplete_details")
@@ -212,21 +214,41 @@ class ResponsesReading:
         """Take an error: flat over SSE, `{"error": {...}, "status": 429}` over a WebSocket."""
         status = event.get("status")
         self.draft.error_status = status if type(status) is int else None
-        self.draft.broke(event, "the server sent an error without a message")
+        said = f"the server sent an error without a message ({event.get('code') or 'no code'})"
+        self.draft.broke(event, joined([said]))
 
     def _output(self, response: dict[str, Any]) -> int:
-        """Take the items of a whole response."""
-        bits, items = 0, response.get("output")
-        for place, item in enumerate(items if type(items) is list else ()):
-            bits |= self.item_done({"item": item, "output_index": place})
+        """Take the items of a whole response, as far as they are missing.
+
+        Reasoning that is told behind the answer is none of its output. Servers give items other ids here, so
+        calls are looked at only if there are more than came.
+        """
+        items = response.get("output")
+        items = [item for item in items if type(item) is dict] if type(items) is list else []
+        items = [item for item in items if type(item.get("type")) is str]
+        calls = [item for item in items if item["type"] in ASKING]
+        nothing, more = not (self._state.text or self._state.reasoning), len(calls) > len(self._calls)
+        bits = 0
+        for place, item in enumerate(items):
+            kind = item["type"]
+            if kind == "message" or (more if kind in ASKING else nothing and not self._calls):
+                bits |= self._item({"item": item, "output_index": place}, _RESPONSE)
         return bits
 
-    def _thought_item(self, item: dict[str, Any]) -> int:
-        """Take reasoning that is whole: itself, else its summary."""
-        raw = _text(item.get("content"))
-        if raw:
-            return self._raw(self._reasoning.item_whole(raw))
-        return self._summed(self._reasoning.item_whole(_text(item.get("summary"))))
+    def _item(self, event: dict[str, Any], level: int) -> int:
+        """Take a whole item, as far as no piece of it came: of reasoning itself, else its summary."""
+        item = event.get("item")
+        if type(item) is not dict:
+            return 0
+        kind = item.get("type")
+        if kind == "message":
+            return self._text.whole(_text(item.get("content")), level)
+        if kind == "reasoning":
+            raw = _text(item.get("content"))
+            if raw:
+                return self._raw(self._reasoning.whole(raw, level))
+            return self._summed(self._reasoning.whole(_text(item.get("summary")), level))
+        return self._calls.item(event, item) if type(kind) is str and kind in ASKING else 0
 
     def _raw(self, bits: int) -> int:
         self._state.raw_reasoning |= bits != 0
@@ -255,7 +277,9 @@ _TAKE: dict[str, _Take] = {
     "response.reasoning_summary_text.delta": ResponsesReading.summary,
     "response.reasoning_summary_text.done": ResponsesReading.summary_done,
     "response.reasoning_summary_part.added": ResponsesReading.part_added,
+    "response.reasoning_summary_part.done": ResponsesReading.part_done,
     "response.content_part.added": ResponsesReading.part_added,
+    "response.content_part.done": ResponsesReading.part_done,
     "response.output_item.added": ResponsesReading.item_added,
     "response.output_item.done": ResponsesReading.item_done,
     "response.function_call_arguments.delta": ResponsesReading.arguments,

@@ -131,17 +131,20 @@ class FrameReader:
             block = block.removeprefix(_BOM)
         if block.startswith(b"data: ") and block.find(b"\n") < 0:
             return block[6:]
-        data: list[bytes] = []
-        for line in block.split(b"\n"):
-            field, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if field == b"data":
-                data.append(value)
-            elif field == b"event":
-                self.names[place] = value.decode("utf-8", "replace")
-            elif field not in (b"", b"id", b"retry"):
-                self.junk = (self.junk + line + b"\n")[:MAX_JUNK_BYTES]
+        data = [value for line in block.split(b"\n") if (value := self._value(line, place)) is not None]
         if not data:
             self.names.pop(place, None)
             return None
         return b"\n".join(data)
+
+    def _value(self, line: bytes, place: int) -> bytes | None:
+        """Take one line; what it adds to the data, None if nothing."""
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"event":
+            self.names[place] = value.decode("utf-8", "replace")
+        elif field == b"error":  # older servers of llama.cpp: `error: {...}`
+            self.names[place] = "error"
+        elif field not in (b"", b"data", b"id", b"retry"):
+            self.junk = (self.junk + line + b"\n")[:MAX_JUNK_BYTES]
+        return value if field in (b"data", b"error") else None

@@ -226,12 +226,13 @@ class StreamDecoder:
         if self._malformed:
             said = refusals.snippet(self._malformed_text)
             return CallError(ErrorKind.MALFORMED_EVENT, f"{self._malformed} events were not JSON: {said}")
-        finished = any(choice.finish_reason for choice in self._draft.choices.values())
+        told = refusals.error_message(parse(self._frames.junk)) if self._frames.junk else ""
+        choices = [choice for choice in self._draft.choices.values() if choice.began()]
+        finished = bool(choices) and all(choice.finish_reason for choice in choices)
         came = len(self._bounds.high_ns) > 0
-        if finished or not ended or (came and self._draft.over):
+        if not ended or (self._draft.over and (came or finished)) or (finished and not told):
             return None
         if self._frames.junk:
-            told = refusals.error_message(parse(self._frames.junk))
             said = told or refusals.snippet(self._frames.junk)
             kind = ErrorKind.STREAM_ERROR if told else ErrorKind.NOT_SSE
             return CallError(kind, f"the body is no event stream: {said}")

@@ -39,10 +39,12 @@ class ToolCalls:
         """Take the `tool_calls` of one delta; True if it brought a part of a name or of arguments."""
         brought = False
         for entry in entries:
-            function = entry.get("function") if type(entry) is dict else None
-            if type(function) is dict:
-                name, id_ = _text(function.get("name")), _text(entry.get("id"))
-                brought |= _grow(self._find(entry.get("index"), id_, name), id_, function)
+            if type(entry) is not dict:
+                continue
+            function, id_ = _function(entry), _text(entry.get("id"))
+            if function or id_:
+                call = self._find(entry.get("index"), id_, _text(function.get("name")))
+                brought |= _grow(call, id_, function)
         return brought
 
     def add_old(self, function: dict[str, Any]) -> bool:
@@ -86,6 +88,14 @@ class ToolCalls:
         call = _Fragments(len(self._calls) if index is None else index)
         self._calls.append(call)
         return call
+
+
+def _function(entry: dict[str, Any]) -> dict[str, Any]:
+    """Find what a fragment says of its call; custom tools of OpenAI's have an `input` of free text."""
+    function, custom = entry.get("function"), entry.get("custom")
+    if type(function) is dict:
+        return function
+    return custom | {"arguments": custom.get("input")} if type(custom) is dict else {}
 
 
 def _grow(call: _Fragments, id_: str, function: dict[str, Any]) -> bool:

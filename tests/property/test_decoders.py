@@ -33,6 +33,18 @@ KEYS = sorted(
     | {"reasoning_content", "reasoning_details", "refusal", "function_call", "message", "summary", "code"}
     | {"service_tier", "completion_tokens_details", "prompt_tokens_details", "reasoning_tokens", "metadata"}
     | {"total_usage", "total_output_tokens", "total_thought_tokens", "steps", "outputs", "promptFeedback"}
+    | {
+        "custom",
+        "input",
+        "detail",
+        "errors",
+        "object",
+        "thinking",
+        "reasoning_text",
+        "output",
+        "part",
+        "item",
+    }
     | {"cachedContentTokenCount", "trafficType", "partialArgs", "time_info", "queue_time", "total_duration"}
 )
 odd_values = st.recursive(

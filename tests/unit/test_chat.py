@@ -395,3 +395,29 @@ def test_bounds(reads, bounds):
     told = decoder.answer(ended=True)
     assert list(zip(told.low_ns, told.high_ns, strict=True)) == bounds
     assert (told.high_ns.typecode, told.kinds.typecode) == (array("q").typecode, array("b").typecode)
+
+
+@pytest.mark.parametrize("late", [{}, {"prompt_tokens": None, "completion_tokens": None}, counted(0, 0)])
+def test_a_usage_without_numbers_takes_none_back(late):
+    told = answer(
+        delta(content="x", finish_reason="stop"), event(usage=counted(9, 3)), event(usage=late), DONE
+    )
+    assert told.usage is not None
+    assert (told.usage.input_tokens, told.usage.output_tokens) == (9, 3)
+
+
+def test_input_and_output_are_counted_in_events_of_their_own():
+    first, last = event(usage={"prompt_tokens": 9}), event(usage={"completion_tokens": 3})
+    assert answer(first, delta(content="x"), last, DONE).usage == Usage(9, 3)
+
+
+def test_zeros_that_nothing_contradicts_are_told():
+    told = answer(delta(content="x"), event(usage={"prompt_tokens": 0, "completion_tokens": 0}), DONE)
+    assert (told.usage, told.warnings) == (Usage(0, 0), ("no_finish_reason", "implausible_usage"))
+
+
+def test_an_empty_reason_to_end_is_none():
+    told = answer(delta(content="x", finish_reason="stop"), delta(content="", finish_reason=""), ended=True)
+    assert (told.finish_reason, told.error) == ("stop", None)
+    cut = answer(delta(content="x", finish_reason=""))
+    assert (cut.finish_reason, cut.error.kind) == (None, "truncated")

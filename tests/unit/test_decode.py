@@ -27,6 +27,7 @@ LATE = {
     "openai-responses": b'data: {"type":"response.output_text.delta","delta":"late"}\n\nnot JSON\n\n',
     "anthropic": b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"late"}}\n\n',
 }
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
 TIMES = {"ttft_ms", "first_text_ms", "first_tool_ms", "event_ms", "last_output_ms", "done_ms", "tpot_ms"}
 by_id = {"ids": lambda case: case["id"]}
 
@@ -114,6 +115,18 @@ def test_done_is_told_with_the_piece_that_holds_the_mark(case):
     assert (progress[-1] is Progress.DONE) is not pieces[-1].endswith(b"]")
 
 
+@pytest.mark.parametrize("sent", [[], [b"data: {}\n\n"], [EVENT.replace(b'"stop"', b"null")]])
+@pytest.mark.parametrize(("how", "kind"), [("open", "truncated"), ("reset", "reset")])
+def test_an_end_without_its_mark_is_the_transports(tmp_path, sent, how, kind):
+    file = tmp_path / "cases.json"
+    chunks = [{"at_ms": 1, "bytes_b64": base64.b64encode(piece).decode()} for piece in sent]
+    end = {"how": how, "at_ms": 9000}
+    case = {"id": "a", "protocol": "openai-chat", "chunks": chunks, "end": end}
+    file.write_bytes(orjson.dumps([case]))
+    (line,) = decode_file(file)
+    assert (line["error"]["kind"], line["done_ms"]) == (kind, 9000)
+
+
 def test_an_unknown_protocol_is_told_as_no_model_call(tmp_path):
     file = tmp_path / "cases.json"
     file.write_bytes(orjson.dumps([{"id": "a", "protocol": "klingon", "chunks": []}]))
@@ -126,6 +139,9 @@ def test_the_asked_dialect_wins_over_the_case():
     assert all("ok" in line for line in decode_file(FILES[0], dialect="openai-chat"))
 
 
+ENDS = b'[{"id": "a", "protocol": "openai-chat", "chunks": [], "end": {%b}}]'
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -136,6 +152,10 @@ def test_the_asked_dialect_wins_over_the_case():
         pytest.param(b'[{"id": 1}]', "case 0 .* format: no 'protocol' in it$", id="no-protocol"),
         pytest.param(b"[1]", "case 0 is not of the cases' format", id="no-case"),
         pytest.param(b'[{"id": "a", "protocol": "openai-chat", "chunks": [{}]}]', "case 0", id="no-piece"),
+        pytest.param(b'[{"id": "a", "protocol": "b", "chunks": [], "end": 5}]', "case 0", id="no-end"),
+        pytest.param(ENDS % b'"how": "odd"', "case 0", id="odd-end"),
+        pytest.param(ENDS % b'"how": []', "case 0", id="no-word-for-the-end"),
+        pytest.param(ENDS % b'"at_ms": 1e300', "case 0", id="no-time-of-a-call"),
         pytest.param(b'{"wire": 5}', "is not a recording", id="no-wire"),
         pytest.param(b'{"wire": [[1]]}', "is not a recording", id="no-read"),
         pytest.param(b'{"frames_ms": [[1, "in"]]}', "is not a recording", id="no-message"),
@@ -165,7 +185,6 @@ def recording(tmp_path, *reads, path="/v1/chat/completions", method="POST", dial
     return line
 
 
-EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNK = b"%x;ext=1\r\n%b\r\n" % (len(EVENT), EVENT)
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -187,6 +206,13 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
         pytest.param([(1, b"garbage\r\n\r\nmore")], "truncated", 1, id="no-status"),
         pytest.param([(1, CHUNKED), (2, CHUNK + b"zz\r\n"), (9, b"")], "truncated", 9, id="no-chunk-size"),
         pytest.param([(1, CHUNKED), (2, CHUNK + b"-1\r\n"), (9, b"")], "truncated", 9, id="size-below-0"),
+        pytest.param(
+            [(1, PLAIN + b"content-length: " + b"9" * 5000 + b"\r\n\r\n" + EVENT), (9, b"")],
+            None,
+            9,
+            id="odd-length",
+        ),
+        pytest.param([(1, b"HTTP/1.1 " + b"9" * 5000 + b" X\r\n\r\n")], "truncated", 1, id="odd-status"),
         pytest.param([(1, CONTINUE + SIZED[:9]), (2, SIZED[9:]), (3, EVENT)], None, 3, id="two-heads"),
     ],
 )
@@ -253,10 +279,31 @@ def test_a_refusal_is_told_in_the_servers_words_whatever_was_asked(tmp_path):
         ("/v1/messages", {"content": [{"type": "text", "text": "hi"}], "stop_reason": "end"}),
     ],
 )
-def test_an_answer_that_came_at_once_keeps_its_text_and_has_no_first_output(tmp_path, path, body):
-    line = recording(tmp_path, (5, json_answer(200, orjson.dumps(body))), path=path)
+@pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream", b"text/plain"])
+def test_an_answer_that_came_at_once_keeps_its_text_and_has_no_first_output(tmp_path, path, body, kind):
+    answered = json_answer(200, orjson.dumps(body)).replace(b"application/json", kind)
+    line = recording(tmp_path, (5, answered), path=path)
     assert (line["error"]["kind"], line["ok"]) == ("not_streamed", False)
     assert (line["text"], line["finish_reason"], line["ttft_ms"]) == ("hi", "end", None)
+
+
+@pytest.mark.parametrize("kind", [b"", b"application/json", b"text/plain", b"application/octet-stream"])
+def test_a_stream_is_one_whatever_its_content_type_says(tmp_path, kind):
+    head = CHUNKED.replace(b"text/event-stream", kind)
+    line = recording(tmp_path, (1, head), (2, CHUNK), (3, b"0\r\n\r\n"))
+    assert (line["text"], line["error"], line["ttft_ms"]) == ("hi", None, 2e-6)
+
+
+def test_an_error_is_one_whatever_its_content_type_says(tmp_path):
+    said = b'data: {"error": {"message": "quota used up"}}\n\n'
+    line = recording(tmp_path, (1, json_answer(200, said)))
+    assert line["error"] == {"kind": "stream_error", "message": "quota used up"}
+
+
+def test_a_page_and_an_odd_object_are_no_stream(tmp_path):
+    for body in (b"<p>data: a</p>", b'{"data": 5}', b""):
+        line = recording(tmp_path, (1, json_answer(200, body)))
+        assert (line["error"]["kind"], line["n_content_events"]) == ("not_sse", 0)
 
 
 @pytest.mark.parametrize(
@@ -374,6 +421,7 @@ def test_lanes_of_a_websocket_are_kept_apart(tmp_path):
         pytest.param([], "empty_response", id="nothing"),
         pytest.param([(0, "out", "{}"), (1, "out", "junk")], "empty_response", id="nothing-came"),
         pytest.param([(1, "in", "junk"), (2, "in", "[1]")], "malformed_event", id="junk"),
+        pytest.param([(0, "out", "{}"), (1, "close", None)], "empty_response", id="closed-without-a-word"),
         pytest.param([(1, "in", message("response.output_text.delta", delta="a"))], "truncated", id="no-end"),
     ],
 )

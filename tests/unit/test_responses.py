@@ -189,6 +189,12 @@ def test_an_answer_in_the_terminal_event_alone_is_output_and_end():
     assert (list(told.high_ns), told.usage) == ([7], Usage(9, 8, None, 3))
 
 
+def test_odd_items_in_the_terminal_event_are_left_out():
+    odd = [None, 5, {}, *({"type": kind, "name": "read"} for kind in (None, 5, [], {}, "unknown"))]
+    told = answer(named("response.completed", response={"output": [*odd, message("Hi")]}))
+    assert (told.text, told.tool_calls, len(told.high_ns)) == ("Hi", (), 1)
+
+
 # --- tool calls ----------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ STREAMS = [
         id="no-ends",
     ),
     pytest.param(b"id: 7\ndata: a\nevent: x\n\n", [b"a"], id="other-fields"),
+    pytest.param(b"error: a\n\ndata: b\n\n", [b"a", b"b"], id="an-error-of-llama.cpp"),
     pytest.param(b"database: a\n\nDATA: b\n\n data: c\n\n", [], id="no-fields"),
     pytest.param(b"data: a\n\ndata: b", [b"a", b"b"], id="flushed-without-line-end"),
     pytest.param(b"data: a\n\ndata: b\r\n", [b"a", b"b"], id="flushed-without-blank-line"),
