@@ -196,7 +196,7 @@ def _lane_findings(lanes: Mapping[str, _Lane], facts: RunFacts) -> list[Finding]
 
 def _serving(name: str, lane: _Lane, facts: RunFacts) -> Serving:
     identity = facts.backends[name].identity
-    return Serving(name, facts.workload, identity.model, identity.tier, lane.kept.calls)
+    return Serving(name, facts.workload, identity.model, identity.dialect, identity.tier, lane.kept.calls)
 
 
 def _unsent(kept: Kept, facts: RunFacts, name: str) -> Finding:

@@ -9,7 +9,7 @@ it is:
    in between. Load slows all calls of a moment; long prompts of others and speculation spread speeds, and
    leave no gap.
 2. No faster than a lower tier: even the fastest tenth of its calls decodes hardly faster than the median
-   call of a backend of the same model in this run that a lower tier serves.
+   call of a backend of the same model and vendor's words in this run that a lower tier serves.
 3. Far below what the vendor says: even the fastest tenth decodes at less than half the published speed.
 
 Only tiers sold for speed are looked at, and only calls long enough for a speed: `TOKENS_MIN` streamed
@@ -46,11 +46,15 @@ FASTEST = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """One workload on one backend: the tier asked for, None if none was, and the measured tasks' calls."""
+    """One workload on one backend: the tier asked for, None if none was, and the measured tasks' calls.
+
+    dialect: whose words the tiers' names are; two dialects' `fast` need not be one tier.
+    """
 
     backend: str
     workload: str
     model: str
+    dialect: str
     asked: str | None
     calls: Calls
 
@@ -125,20 +129,26 @@ def _contradiction(one: Serving, asked: str, others: Sequence[Serving]) -> str |
     if len(named) < CALLS_MIN:
         return None
     best = float(np.quantile(speeds, FASTEST))
-    than = _no_faster_than(best, one.model, asked, others) or _below_published(best, one.model, asked)
+    than = _no_faster_than(best, one, asked, others) or _below_published(best, one.model, asked)
     fastest = f"even the fastest tenth of {len(named)} calls named {asked} decodes at {best:.0f} tokens/s"
     return f"{fastest}; {than}" if than else None
 
 
-def _no_faster_than(best: float, model: str, asked: str, others: Sequence[Serving]) -> str | None:
-    """Find a backend of the same model that a lower tier serves about as fast."""
+def _no_faster_than(best: float, one: Serving, asked: str, others: Sequence[Serving]) -> str | None:
+    """Find a backend of the same model and the same words that a lower tier serves about as fast."""
     for other in others:
         lower = [tier for tier in other.calls.tier_served.counted() if tier and faster(asked, tier)]
-        for tier in lower if other.model == model else ():
+        alike = other.model == one.model and _vendor(other) == _vendor(one)
+        for tier in lower if alike else ():
             speeds = decode_tokens_per_s(_measured(other.calls, tier))
             if len(speeds) >= CALLS_MIN and best < HARDLY_FASTER * float(np.median(speeds)):
                 return f"{other.backend}'s {tier} decodes at {_median(speeds)}"
     return None
+
+
+def _vendor(one: Serving) -> str:
+    """Name whose words they are: `openai` of both `openai-chat` and `openai-responses`."""
+    return one.dialect.partition("-")[0]
 
 
 def _below_published(best: float, model: str, asked: str) -> str | None:

@@ -67,5 +67,5 @@ def _call(events):
 )
 def test_load_alone_contradicts_no_tier(profile, users, calls_each, apart_s, seed):
     calls = calls_of(played(profile, users=users, calls_each=calls_each, seed=seed, apart_s=apart_s))
-    found = tier_findings(Serving("b", "w", "m", "ultrafast", calls), ())
+    found = tier_findings(Serving("b", "w", "m", "openai-chat", "ultrafast", calls), ())
     assert FindingName.TIER_CONTRADICTED not in {one.name for one in found}

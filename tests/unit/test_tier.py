@@ -1,5 +1,7 @@
 """The tier asked for, the one named, the speed measured: what is a finding, and what load alone can do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ def call(at_s, tokens_per_s, *, tokens=201, task="b/w/0", served="ultrafast", **
 
 
 def side(calls, *, asked="ultrafast", backend="b", model="m"):
-    return Serving(backend, "w", model, asked, calls_of(calls))
+    return Serving(backend, "w", model, "openai-chat", asked, calls_of(calls))
 
 
 def findings(calls, *others, **said):
@@ -177,8 +179,9 @@ def test_no_faster_than_a_lower_tier_of_the_same_model():
         [call(i, 54, served="default") for i in range(20)], asked=None, backend="standard", model="m"
     )
     assert "standard's default decodes at 54 tokens/s" in findings(calls, standard)[CONTRADICTED]
-    other_model = Serving("standard", "w", "other", None, standard.calls)
-    assert CONTRADICTED not in findings(calls, other_model)
+    other_model, other_words = replace(standard, model="other"), replace(standard, dialect="anthropic")
+    assert CONTRADICTED not in findings(calls, other_model, other_words)
+    assert CONTRADICTED in findings(calls, replace(standard, dialect="openai-responses"))
     assert CONTRADICTED not in findings([call(i, 135) for i in range(20)], standard)
 
 
