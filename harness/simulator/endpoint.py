@@ -63,8 +63,8 @@ class Endpoint:
             Serving(profiles()[behaviour.fallback], clock=clock, seed=seed) if behaviour.fallback else None
         )
         self._limits = Limits(
-            requests_per_minute=behaviour.requests_per_minute or profile.requests_per_minute,
-            tokens_per_minute=behaviour.tokens_per_minute or profile.tokens_per_minute,
+            requests_per_min=behaviour.requests_per_min or profile.requests_per_min,
+            tokens_per_min=behaviour.tokens_per_min or profile.tokens_per_min,
         )
         self._dice = np.random.default_rng(np.random.SeedSequence([seed, crc32(profile.name.encode()), 1]))
         self._asked = 0

@@ -41,8 +41,8 @@ class Bucket:
 class Limits:
     """The buckets of one endpoint; without any, all is admitted and no header is sent."""
 
-    def __init__(self, *, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
-        told = {"requests": requests_per_minute, "tokens": tokens_per_minute}
+    def __init__(self, *, requests_per_min: int | None, tokens_per_min: int | None) -> None:
+        told = {"requests": requests_per_min, "tokens": tokens_per_min}
         self._buckets = [Bucket(name, limit) for name, limit in told.items() if limit is not None]
 
     def admit(self, tokens: int, now_ns: int) -> Refusal | None:

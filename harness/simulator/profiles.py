@@ -60,7 +60,7 @@ class Profile:
 
     tokens_per_event: smallest and largest number of tokens of one streamed event.
     itl_jitter_cv: standard deviation / mean of the step (GPU) or token interval (pipeline).
-    requests_per_minute, tokens_per_minute: the vendor's limits, which the server holds to.
+    requests_per_min, tokens_per_min: the vendor's limits, which the server holds to.
     """
 
     name: str
@@ -75,8 +75,8 @@ class Profile:
     machine: GpuBatch | Pipeline
     itl_jitter_cv: float = 0.0
     tokens_per_event: tuple[int, int] = (1, 1)
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    requests_per_min: int | None = None
+    tokens_per_min: int | None = None
 
 
 @cache

@@ -36,7 +36,7 @@ def create(client, **fields):
 
 
 def test_a_limit_on_requests_refuses_tells_when_and_lets_in_then():
-    with behaving(requests_per_minute=600) as server, server.client(B200) as client:
+    with behaving(requests_per_min=600) as server, server.client(B200) as client:
         raw = client.chat.completions.with_raw_response
         fields = {"model": "gpt-oss-120b", "messages": [{"role": "user", "content": "go"}], "max_tokens": 1}
         left = raw.create(**fields).headers
@@ -47,7 +47,7 @@ def test_a_limit_on_requests_refuses_tells_when_and_lets_in_then():
 
 
 def test_a_limit_on_tokens_counts_prompt_and_most_output():
-    with behaving(tokens_per_minute=1000) as server, server.client(B200) as client:
+    with behaving(tokens_per_min=1000) as server, server.client(B200) as client:
         create(client, max_tokens=996, extra_body={"x_plan": {"output_tokens": 1}})
         with pytest.raises(openai.RateLimitError) as refused:
             create(client, max_tokens=100)
@@ -65,7 +65,7 @@ def test_a_limit_on_tokens_counts_prompt_and_most_output():
 
 
 def test_what_can_never_fit_says_so():
-    with behaving(tokens_per_minute=100) as server, server.client(B200) as client:
+    with behaving(tokens_per_min=100) as server, server.client(B200) as client:
         with pytest.raises(openai.RateLimitError) as refused:
             create(client.with_options(max_retries=2), max_tokens=200)
         assert refused.value.response.headers["x-should-retry"] == "false"

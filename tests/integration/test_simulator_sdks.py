@@ -30,7 +30,7 @@ HERE = Behaviour(rtt_ms=0)
 @pytest.fixture(scope="module")
 def served():
     """URLs: that shows reasoning, that hides it, that is limited."""
-    limited = Behaviour(rtt_ms=0, tokens_per_minute=1)
+    limited = Behaviour(rtt_ms=0, tokens_per_min=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_SIMULATOR_KEY", KEY)
         behaviours = [HERE, HERE, limited, Behaviour(fail_share=1, fail_status=529)]

@@ -107,7 +107,7 @@ def test_one_that_never_is_what_it_says_is_contradicted_by_the_lower_tier_and_an
 
 
 def test_limits_of_a_simulated_backend_are_told_and_retries_stay_in_the_books(tmp_path):
-    backend = asking(tokens_per_minute=100_000) | {"retry": "sdk"}
+    backend = asking(tokens_per_min=100_000) | {"retry": "sdk"}
     out, told = ran(tmp_path, backend)
     calls = out.lines("calls")
     resent = [call for call in calls if call["attempts"]]

@@ -8,7 +8,7 @@ S = 1_000_000_000
 
 
 def limits(requests=None, tokens=None):
-    return Limits(requests_per_minute=requests, tokens_per_minute=tokens)
+    return Limits(requests_per_min=requests, tokens_per_min=tokens)
 
 
 def test_without_limits_all_is_admitted_and_nothing_told():
