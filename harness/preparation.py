@@ -73,6 +73,8 @@ def prepare(options: Options) -> Prepared:
         print(line, flush=True)  # noqa: T201 - the estimate stands before anything else
     for line in port_guard(scenario, ports()):
         print(line, flush=True)  # noqa: T201 - and what may spoil it
+    for line in quota_guard(scenario):
+        print(line, flush=True)  # noqa: T201
     wanted = [b for b in scenario.backends.values() if b.simulate is not None]
     if not wanted:
         return Prepared(options, scenario, keys, None)
@@ -152,15 +154,12 @@ def port_guard(scenario: Scenario, there_are: int | None) -> list[str]:
 
     Only what the plan tells: the rate of an open load's new connections, or users at once.
     """
-    load, entry = scenario.load, scenario.workloads[0]
-    lines = []
+    load, lines = scenario.load, []
     for name, backend in scenario.backends.items() if there_are is not None else ():
         if isinstance(load, ClosedLoad):
             wanted = float(load.users)
         elif backend.transport == "new-connection":
-            kind = WORKLOADS[entry.kind]
-            planner = kind.planner(entry.parameters, seed=scenario.seed, name=entry.name)
-            calls, _, _ = kind.estimate(planner, range(PER_TASKS))
+            calls, _, _ = _planned(scenario, PER_TASKS)
             wanted = load.tasks_per_s * calls / PER_TASKS * TIME_WAIT_S
         else:
             continue
@@ -172,15 +171,37 @@ def port_guard(scenario: Scenario, there_are: int | None) -> list[str]:
     return lines
 
 
-def _estimate(name: str, backend: Backend, scenario: Scenario) -> str:
-    """One backend's calls, tokens and USD by the plan; of a closed run by time, for each 100 tasks."""
-    load, entry = scenario.load, scenario.workloads[0]
+def quota_guard(scenario: Scenario) -> list[str]:
+    """Warn of backends whose quota of tokens is less than a call takes: each waits for more than a minute."""
+    capped = {name: b.quota.tokens_per_min for name, b in scenario.backends.items()}
+    lines = []
+    for name, cap in capped.items():
+        if cap is not None:
+            calls, tokens_in, tokens_out = _planned(scenario, PER_TASKS)
+            tokens = (tokens_in + tokens_out) / calls
+            if tokens > cap:
+                lines.append(
+                    f"{name}: a call takes {tokens:,.0f} tokens on average, quota.tokens_per_min is {cap:,}:"
+                    f" each will wait for {tokens / cap:,.0f} minutes or more"
+                )
+    return lines
+
+
+def _planned(scenario: Scenario, tasks: int) -> tuple[int, int, int]:
+    """Count the calls, input and output tokens of the first tasks."""
+    entry = scenario.workloads[0]
     kind = WORKLOADS[entry.kind]
     planner = kind.planner(entry.parameters, seed=scenario.seed, name=entry.name)
+    return kind.estimate(planner, range(tasks))
+
+
+def _estimate(name: str, backend: Backend, scenario: Scenario) -> str:
+    """One backend's calls, tokens and USD by the plan; of a closed run by time, for each 100 tasks."""
+    load = scenario.load
     tasks = load.tasks
     if tasks is None and isinstance(load, OpenLoad) and load.measure_s is not None:
         tasks = ceil(load.tasks_per_s * load.measure_s)
-    calls, tokens_in, tokens_out = kind.estimate(planner, range(tasks or PER_TASKS))
+    calls, tokens_in, tokens_out = _planned(scenario, tasks or PER_TASKS)
     usd = "USD unknown"
     charged = _charged(backend)
     if charged is not None and isinstance(charged.price, TokenPrice):

@@ -9,9 +9,27 @@ from harness.client.limits import Cap, Capped, Quota, admission, charge
 from harness.clock import MachineClock, monotonic_ns
 from harness.errors import Interrupted
 from harness.job import Share
+from harness.preparation import Options, quota_guard, read_scenario
 from harness.values import Block, Progress, Request, Role, Timeline
 
 REQUEST = Request("m", (Block("a", 60, Role.USER), Block("b", 30, Role.USER)), 10, body=b"{}")
+
+
+SCENARIO = """
+schema = 1
+name = "x"
+[backends.b]
+url = "http://127.0.0.1:1/v1"
+model = "m"
+quota = {{ {quota} }}
+[[workloads]]
+kind = "agent"
+preset = "demo"
+[load]
+kind = "closed"
+users = 1
+tasks = 2
+"""
 
 
 def silent(*_):
@@ -145,3 +163,16 @@ def test_the_shares_of_a_quota_add_up_to_it(amount, count):
     parts = [Share(index, count).of(amount) for index in range(count)]
     assert sum(parts) == amount
     assert max(parts) - min(parts) <= 1
+
+
+@pytest.mark.parametrize(
+    ("quota", "warned"),
+    [("tokens_per_min = 10", True), ("tokens_per_min = 1_000_000", False), ("requests_per_min = 1", False)],
+)
+def test_a_quota_smaller_than_a_call_is_told_before_the_run(tmp_path, quota, warned):
+    file = tmp_path / "scenario.toml"
+    file.write_text(SCENARIO.format(quota=quota))
+    lines = quota_guard(read_scenario(Options(file)))
+    assert [line.startswith("b: a call takes ") and " minutes or more" in line for line in lines] == [
+        True
+    ] * warned
