@@ -137,13 +137,14 @@ def _throttled(found: Callable[[FindingName, str], Finding], calls: Calls) -> It
 def _count_mismatch(found: Callable[[FindingName, str], Finding], calls: Calls) -> Iterable[Finding]:
     """Tell when the server counts other numbers of tokens than events came."""
     ratios = events_per_token(calls)
-    ratios = ratios[~np.isnan(ratios)]
-    off = int(((ratios < EVENTS_PER_TOKEN_MIN) | (ratios > 1 / EVENTS_PER_TOKEN_MIN)).sum())
-    if off:
+    off = calls[(ratios < EVENTS_PER_TOKEN_MIN) | (ratios > 1 / EVENTS_PER_TOKEN_MIN)]
+    if len(off):
         told, came = np.nansum(streamed_tokens(calls)), calls.streamed_events.sum()
+        running = int(off.token_source.are((TokenSource.EVENTS,)).sum())
+        known = int((~np.isnan(ratios)).sum())
         detail = (
-            f"in {off} of {len(ratios)} calls usage and events differ: {told:.0f} streamed tokens, {came:.0f}"
-            f" output events ({came / told:.2f} events a token)"
+            f"in {len(off)} of {known} calls usage and events differ: {told:.0f} streamed tokens, {came:.0f}"
+            f" output events ({came / told:.2f} events a token); running totals came in {running} of them"
         )
         yield found(FindingName.COUNT_MISMATCH, detail)
 

@@ -299,6 +299,9 @@ def test_the_servers_count_is_used_and_a_mismatch_is_counted(tokens, events, wor
     else:
         assert found(summary, FindingName.COUNT_MISMATCH).startswith("in 1 of 1 calls")
         assert words in found(summary, FindingName.COUNT_MISMATCH)
+        assert "running totals came in 0 of them" in found(summary, FindingName.COUNT_MISMATCH)
+        told = replace(call, token_source=TokenSource.EVENTS)
+        assert "came in 1 of them" in found(concluded([a_task()], [told])[0], FindingName.COUNT_MISMATCH)
 
 
 def test_m06_without_usage_the_clients_count_of_events_is_kept_under_its_own_name():
