@@ -35,10 +35,10 @@ name = "users"
 seed = 3
 [backends.standard]
 simulate = "gpt-5.6-sol-standard"
-behaviour = { rtt_ms = 0 }
+behaviour = {{ rtt_ms = 0 }}
 [backends.ultrafast]
 simulate = "gpt-5.6-sol-ultrafast"
-behaviour = { rtt_ms = 0 }
+behaviour = {{ rtt_ms = 0 }}
 [[workloads]]
 kind = "agent"
 preset = "demo"
