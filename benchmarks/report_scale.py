@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.accounts import identity
-from harness.measure.breakdown import UNKNOWN, Piece, breakdown, call_piece, waiting
+from harness.measure.breakdown import QUEUE, Piece, breakdown, call_piece, waiting
 from harness.measure.facts import BackendFacts, RunFacts
 from harness.measure.timeline import CallFacts, records_of
 from harness.preparation import Options, read_scenario
@@ -96,7 +96,7 @@ def timeline(answer: Answer, done_ns: int, error: CallError | None = None) -> Ti
         status=200,
         connection="reused",
         clock=StampClock.KERNEL,
-        network_ns=300_000,
+        round_trip_ns=300_000,
         error=error,
         answer=answer,
     )
@@ -154,7 +154,7 @@ def ended(task: Open, backend: str, outcome: TaskOutcome, calls: int) -> TaskRec
         calls=calls,
         tools=task.tools,
         breakdown=breakdown(task.pieces, scheduled_ns=task.scheduled_ns, ended_ns=task.at_ns),
-        breakdown_unknown=UNKNOWN,
+        breakdown_unknown=[QUEUE],
         cost_usd=None,
         plan_mismatch=0,
     )
